@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_commands_change_the_router_of_rules() -> None:
 
 def test_rules_and_pipes_are_told_apart() -> None:
     simulation = sluice.Simulation(RULES)
-    uses = [
+    uses: list[Callable[[], object]] = [
         lambda: simulation.rate_bps,
         lambda: simulation.set_rate("5Mbit/s"),
         lambda: simulation.set_queue("codel"),

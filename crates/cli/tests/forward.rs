@@ -330,7 +330,7 @@ fn hold_rate(workers: &str, senders: usize) {
         late.unwrap()
     });
     router.end(Signal::INT);
-    // Whoever is held up makes packets later than the link's clock, never earlier. The least lateness of
+    // A thread that is held up makes packets later than the link's clock, never earlier. The least lateness of
     // 0.4 s is that of the link. The first packets find an empty queue.
     let window = WINDOW as usize;
     let (first, last) = (&late[window..2 * window], &late[late.len() - window..]);

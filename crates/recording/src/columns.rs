@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::cell::{Cell, ColumnDecl, ColumnKind, Row};
+use super::cells::GROUP_ROWS;
 use super::dictionary::{Chunk, MOST_VALUES, Numbering};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -30,6 +31,9 @@ impl Columns {
     /// Appends rows. Each column takes the cells of a block of rows in a loop of its own, in which
     /// the kind of the cell is known: that costs a fraction of going through the columns row by row.
     pub fn extend<R: Row>(&mut self, rows: &[R]) {
+        for column in &mut self.columns {
+            column.make_room(rows.len());
+        }
         for block in rows.chunks(BLOCK) {
             for (place, column) in self.columns.iter_mut().enumerate() {
                 column.extend_at(block, place);
@@ -96,6 +100,31 @@ impl Column {
                 ColumnKind::Flag => Gathered::Flag(Vec::new()),
             },
             levels: Vec::new(),
+        }
+    }
+
+    /// Makes room for `more` rows; if there are some already, for a row group, whose memory would
+    /// otherwise be copied again and again while it grows.
+    fn make_room(&mut self, more: usize) {
+        fn reserve<T>(values: &mut Vec<T>, more: usize) {
+            if values.capacity() - values.len() < more {
+                let group = GROUP_ROWS.saturating_sub(values.len());
+                let more = if values.is_empty() {
+                    more
+                } else {
+                    group.max(more)
+                };
+                values.reserve_exact(more);
+            }
+        }
+        match &mut self.values {
+            Gathered::Int(values) => reserve(values, more),
+            Gathered::Float(values) => reserve(values, more),
+            Gathered::Text(words) => reserve(&mut words.gathered, more),
+            Gathered::Flag(values) => reserve(values, more),
+        }
+        if self.decl.is_optional {
+            reserve(&mut self.levels, more);
         }
     }
 

@@ -1,8 +1,8 @@
-//! Encodes row groups and writes them to their files: on the thread that collects the rows, or on a
-//! thread of its own while the next rows are collected.
+//! Encodes pieces of rows, and writes them to their files as row groups: on the thread that collects the
+//! rows, or on a thread of its own while the next rows are collected.
 //!
-//! The files are the same either way. A thread is started with the first full row group, so short
-//! runs have none, and only while fewer runs are being recorded than there are processors: in a
+//! The files are the same either way. A thread is started with the first full piece, so short runs have
+//! none, and only while fewer runs are being recorded than there are processors: in a
 //! sweep, every processor has a run of its own.
 
 use std::io;
@@ -14,14 +14,15 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use super::cell::Row;
+use super::cells::GROUP_ROWS;
 use super::error::RecordError;
-use super::groups::RowGroup;
 use super::kept::KeptRows;
+use super::pieces::{PIECE_ROWS, Piece};
 use super::rows::{FlowSample, PacketRow, PingSample, Place, QueueSample, TABLES, Transfer};
 use super::table::{Finished, TableFile};
 
-/// A row group, and the place of its table among [`TABLES`].
-type Group = (usize, RowGroup);
+/// A piece, and the place of its table among [`TABLES`].
+type Placed = (usize, Piece);
 
 /// What is left of a run that has been written.
 pub(crate) struct Closed {
@@ -54,15 +55,15 @@ impl Files {
         self.slots[place] = Slot::Open(Box::new(file));
     }
 
-    /// Writes a row group and clears it. A table whose file has failed gets no more rows; its error
-    /// is returned once.
-    fn write(&mut self, place: usize, group: &mut RowGroup) -> Result<(), RecordError> {
+    /// Encodes a piece and clears it. A table whose file has failed gets no more rows; its error is
+    /// returned once.
+    fn write(&mut self, place: usize, piece: &mut Piece) -> Result<(), RecordError> {
         let slot = &mut self.slots[place];
         let Slot::Open(file) = slot else {
-            group.clear();
+            piece.clear();
             return Ok(());
         };
-        let written = group.write(file);
+        let written = piece.write(file);
         if let Err(RecordError::Write { path, error }) = &written {
             *slot = Slot::Failed(path.clone(), again(error));
             self.kept = None;
@@ -70,12 +71,12 @@ impl Files {
         if IS_DRAWN[place]
             && let Some(kept) = &mut self.kept
         {
-            let empty = group.like();
-            if !kept.add(place, mem::replace(group, empty)) {
+            let empty = piece.like();
+            if !kept.add(place, mem::replace(piece, empty)) {
                 self.kept = None;
             }
         }
-        group.clear();
+        piece.clear();
         written
     }
 
@@ -99,7 +100,7 @@ fn again(error: &io::Error) -> io::Error {
     }
 }
 
-/// Encodes the row groups of a run.
+/// Encodes the rows of a run.
 pub(crate) struct Encoder {
     place: Where,
     /// Whether a thread may be started.
@@ -114,10 +115,10 @@ enum Where {
 
 /// The thread that encodes, from the side that collects.
 struct Apart {
-    full: SyncSender<Group>,
-    emptied: Receiver<Result<Group, RecordError>>,
-    /// Emptied row groups, whose memory is used again.
-    spare: Vec<Group>,
+    full: SyncSender<Placed>,
+    emptied: Receiver<Result<Placed, RecordError>>,
+    /// Emptied pieces, whose memory is used again.
+    spare: Vec<Placed>,
     thread: JoinHandle<Closed>,
 }
 
@@ -131,19 +132,19 @@ impl Encoder {
         }
     }
 
-    /// Writes the row group `group` of the table at `place`, and clears it. With a thread of its
-    /// own, it is written later, and the error of an earlier one is returned.
+    /// Encodes `piece` of the table at `place`, and clears it. With a thread of its own, it is encoded
+    /// later, and the error of an earlier one is returned.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn write(&mut self, place: usize, group: &mut RowGroup) -> Result<(), RecordError> {
+    pub fn write(&mut self, place: usize, piece: &mut Piece) -> Result<(), RecordError> {
         if self.may_start && Counted::is_processor_left() {
             self.start();
         }
         self.may_start = false;
         match &mut self.place {
-            Where::Here(files) => files.write(place, group),
-            Where::Apart(apart) => apart.write(place, group),
+            Where::Here(files) => files.write(place, piece),
+            Where::Apart(apart) => apart.write(place, piece),
         }
     }
 
@@ -174,13 +175,13 @@ impl Encoder {
         let Where::Here(files) = &mut self.place else {
             return;
         };
-        let (full, groups) = mpsc::sync_channel(MOST_WAITING);
+        let (full, pieces) = mpsc::sync_channel(MOST_WAITING);
         let (back, emptied) = mpsc::channel();
         // The files go to the thread once it exists: without a thread, the run goes on with them.
         let (hand_over, handed_over) = mpsc::channel();
         let begun = thread::Builder::new()
             .name("tables".to_owned())
-            .spawn(move || encode(handed_over, groups, back));
+            .spawn(move || encode(handed_over, pieces, back));
         let Ok(thread) = begun else {
             return;
         };
@@ -194,20 +195,20 @@ impl Encoder {
         });
     }
 
-    /// Writes the remaining row groups, and closes all files.
-    pub fn close(self, rest: Vec<Group>) -> Closing {
+    /// Encodes the remaining rows, and closes all files.
+    pub fn close(self, rest: Vec<Placed>) -> Closing {
         match self.place {
             Where::Here(mut files) => {
-                for (place, mut group) in rest {
+                for (place, mut piece) in rest {
                     // The error is kept with the file.
-                    let _ = files.write(place, &mut group);
+                    let _ = files.write(place, &mut piece);
                 }
                 Closing::Done(Box::new(files.close()))
             }
             Where::Apart(apart) => {
-                for group in rest {
+                for piece in rest {
                     // If this fails, the thread has panicked, which `join` reports.
-                    let _ = apart.full.send(group);
+                    let _ = apart.full.send(piece);
                 }
                 Closing::Apart(apart.thread)
             }
@@ -216,39 +217,40 @@ impl Encoder {
 }
 
 impl Apart {
-    fn write(&mut self, place: usize, group: &mut RowGroup) -> Result<(), RecordError> {
+    fn write(&mut self, place: usize, piece: &mut Piece) -> Result<(), RecordError> {
         let mut failed = None;
         while let Ok(emptied) = self.emptied.try_recv() {
             match emptied {
-                Ok(group) => self.spare.push(group),
+                Ok(piece) => self.spare.push(piece),
                 Err(error) => {
                     failed.get_or_insert(error);
                 }
             }
         }
-        let fits = self.spare.iter().position(|(of, _)| *of == place);
+        // The last one is in the cache, if any is.
+        let fits = self.spare.iter().rposition(|(of, _)| *of == place);
         let empty = match fits {
             Some(at) => self.spare.swap_remove(at).1,
-            None => group.like(),
+            None => piece.like(),
         };
-        let full = mem::replace(group, empty);
+        let full = mem::replace(piece, empty);
         // If this fails, the thread has panicked, which the end of the run reports.
         let _ = self.full.send((place, full));
         failed.map_or(Ok(()), Err)
     }
 }
 
-/// Encodes row groups as they come, and closes the files at the end.
+/// Encodes pieces as they come, and closes the files at the end.
 fn encode(
     files: Receiver<Files>,
-    groups: Receiver<Group>,
-    back: Sender<Result<Group, RecordError>>,
+    pieces: Receiver<Placed>,
+    back: Sender<Result<Placed, RecordError>>,
 ) -> Closed {
     let mut files = files.recv().unwrap_or_default();
-    for (place, mut group) in groups {
-        let written = files.write(place, &mut group);
+    for (place, mut piece) in pieces {
+        let written = files.write(place, &mut piece);
         // At the end of the run nobody takes them any more. Errors are kept with the files.
-        let _ = back.send(written.map(|()| (place, group)));
+        let _ = back.send(written.map(|()| (place, piece)));
     }
     files.close()
 }
@@ -288,8 +290,9 @@ const IS_DRAWN: [bool; TABLES.len()] = {
     is_drawn
 };
 
-/// Row groups that wait for the thread, beside the one that it encodes. One of the packets takes 6 MB.
-const MOST_WAITING: usize = 2;
+/// Pieces that wait for the thread, so that a run goes on while it encodes a row group. The rows of a row
+/// group of packets take 6 MB.
+const MOST_WAITING: usize = 2 * GROUP_ROWS / PIECE_ROWS;
 
 /// Counts the runs that are being recorded by this process.
 struct Counted;

@@ -4,34 +4,34 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::groups::{Collected, RowGroup};
+use super::pieces::{Collected, Piece};
 use super::rows::{Place, TABLES};
 
 /// The rows of a run, by table and in their order.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRows {
-    tables: [Vec<RowGroup>; TABLES.len()],
+    tables: [Vec<Piece>; TABLES.len()],
     bytes: usize,
 }
 
 impl KeptRows {
-    /// Adds a row group of the table at `place`; returns `false` if there is no room for it.
-    pub fn add(&mut self, place: usize, group: RowGroup) -> bool {
-        let bytes = group.bytes();
+    /// Adds a piece of the table at `place`; returns `false` if there is no room for it.
+    pub fn add(&mut self, place: usize, piece: Piece) -> bool {
+        let bytes = piece.bytes();
         let all = KEPT.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.bytes += bytes;
-        self.tables[place].push(group);
+        self.tables[place].push(piece);
         all <= MOST_KEPT
     }
 
     /// Returns the rows of the table of `R`.
     pub fn rows<R: Collected>(self: &Arc<Self>) -> impl Iterator<Item = R> + Send + 'static {
         let kept = Arc::clone(self);
-        let groups = kept.tables[Place::<R>::OF].len();
-        (0..groups).flat_map(move |group| {
+        let pieces = kept.tables[Place::<R>::OF].len();
+        (0..pieces).flat_map(move |piece| {
             let kept = Arc::clone(&kept);
             let rows = move |row| {
-                R::among(&kept.tables[Place::<R>::OF][group])
+                R::among(&kept.tables[Place::<R>::OF][piece])
                     .get(row)
                     .cloned()
             };

@@ -30,7 +30,6 @@ pub mod figures;
 mod folder;
 #[cfg(test)]
 mod fuzz;
-mod groups;
 pub mod headers;
 mod identity;
 mod keep;
@@ -41,6 +40,7 @@ mod outdated;
 mod pages;
 pub mod part;
 mod passages;
+mod pieces;
 mod program;
 mod reader;
 mod reference;

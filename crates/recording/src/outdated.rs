@@ -39,7 +39,7 @@ pub fn take_outdated(recordings: &mut Vec<Recording>) -> Vec<PathBuf> {
         }
         for place in places.iter().filter(|place| !is_listed(place)) {
             let version = Version::of(&recordings[*place]);
-            if !current.iter().any(|listed| version.belongs_to(listed)) {
+            if !version.belongs_to(&current) {
                 outdated.insert(*place);
             }
         }

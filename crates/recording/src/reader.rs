@@ -14,10 +14,10 @@ use super::checksum::Checksum;
 use super::encoder::is_kept;
 use super::error::{ReadError, RecordError};
 use super::folder::{read_run_file, save};
-use super::groups::Collected;
 use super::keep::Keep;
 use super::kept::KeptRows;
 use super::lock::FolderLock;
+use super::pieces::Collected;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };

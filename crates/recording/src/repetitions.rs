@@ -67,9 +67,9 @@ fn family(recording: &Recording) -> String {
 /// What repetitions have in common.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Common {
+    variant: String,
     /// The folder above that of the run.
     above: PathBuf,
-    variant: String,
     version: Version,
 }
 
@@ -79,8 +79,8 @@ impl Common {
         // The same folder may have been named in several ways.
         let dir = fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
         Common {
-            above: dir.parent().unwrap_or(Path::new("")).to_owned(),
             variant: recording.run().variant.clone(),
+            above: dir.parent().unwrap_or(Path::new("")).to_owned(),
             version: Version::of(recording),
         }
     }
@@ -118,13 +118,22 @@ impl Version {
         }
     }
 
-    /// Returns whether both are the same setting of the same program, perhaps on two backends.
-    pub(crate) fn belongs_to(&self, other: &Version) -> bool {
-        let is_of_machine = self.backend != other.backend || self.machine == other.machine;
-        is_of_machine
-            && self.program == other.program
-            && self.algorithms == other.algorithms
-            && self.scenario == other.scenario
+    /// Returns whether one of the `listed` runs has the same setting of the same program, perhaps on the
+    /// other backend. If some of these are on the same backend, one of them must be of the same machine.
+    pub(crate) fn belongs_to(&self, listed: &[Version]) -> bool {
+        let is_alike = |other: &&Version| {
+            self.program == other.program
+                && self.algorithms == other.algorithms
+                && self.scenario == other.scenario
+        };
+        let alike: Vec<&Version> = listed.iter().filter(is_alike).collect();
+        let is_own = |other: &&&Version| other.backend == self.backend;
+        let mut own = alike.iter().filter(is_own).peekable();
+        if own.peek().is_some() {
+            own.any(|other| other.machine == self.machine)
+        } else {
+            !alike.is_empty()
+        }
     }
 }
 

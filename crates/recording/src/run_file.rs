@@ -237,7 +237,10 @@ impl RunFile {
         self.title.clone_from(&scenario.title);
         self.seed = scenario.seed;
         self.flows = flows_of(scenario);
-        self.algorithms = algorithms_of(scenario);
+        // The files of algorithms may have changed since they were loaded.
+        if self.algorithms.is_empty() {
+            self.algorithms = algorithms_of(scenario);
+        }
         self.scenario = scenario.clone();
         self.scenario_toml = scenario.to_toml();
     }

@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::cell::{Cell, ColumnDecl, Row};
-use super::cells::{GroupWriter, Values, physical};
+use super::cells::{GROUP_ROWS, GroupWriter, Values, physical};
 use super::checksum::{Checksum, Summing};
 use super::chunk::{Chunks, Source};
 use super::columns::Columns;
@@ -95,17 +95,21 @@ impl TableFile {
         })
     }
 
-    /// Writes `rows` as a row group, if there are any.
-    pub fn write<R: Row>(&mut self, rows: &[R]) -> Result<(), RecordError> {
+    /// Adds `rows`, and writes a row group if it is full.
+    pub fn add<R: Row>(&mut self, rows: &[R]) -> Result<(), RecordError> {
         self.columns.extend(rows);
+        if self.columns.rows() < GROUP_ROWS {
+            return Ok(());
+        }
         let written = self.groups.write(&mut self.columns);
         written.map_err(|error| write_error(&self.path, error))
     }
 
-    /// Writes the footer, and gives a file its name. An incomplete file is removed: without its
-    /// footer it is useless and takes space that run.json may need.
-    pub fn finish(self) -> Result<Finished, RecordError> {
+    /// Writes the remaining rows and the footer, and gives a file its name. An incomplete file is removed:
+    /// without its footer it is useless and takes space that run.json may need.
+    pub fn finish(mut self) -> Result<Finished, RecordError> {
         let finish = || {
+            self.groups.write(&mut self.columns)?;
             let output = self.groups.finish()?;
             let checksum = output.checksum();
             let bytes = match output.into_inner() {

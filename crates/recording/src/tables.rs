@@ -1,13 +1,12 @@
-//! Collects the rows of all tables of a run, and has them encoded one row group at a time.
+//! Collects the rows of all tables of a run, and has them encoded a piece at a time.
 
 use std::path::Path;
 
 use super::cell::Row;
-use super::cells::GROUP_ROWS;
 use super::encoder::{Closing, Encoder, Files};
 use super::error::RecordError;
-use super::groups::{Collected, RowGroup};
 use super::keep::Keep;
+use super::pieces::{Collected, PIECE_ROWS, Piece};
 use super::rows::{DECLARED, Place, TABLES};
 use super::table::TableFile;
 use sluice_scenario::Backend;
@@ -16,7 +15,7 @@ use sluice_scenario::Backend;
 pub(crate) struct Tables {
     /// The rows of each table that are not encoded yet, in the order of [`TABLES`]; `None` for a
     /// table that is not recorded.
-    collected: [Option<RowGroup>; TABLES.len()],
+    collected: [Option<Piece>; TABLES.len()],
     encoder: Encoder,
 }
 
@@ -39,7 +38,7 @@ impl Tables {
                     None => TableFile::in_memory(declared)?,
                 },
             );
-            collected[place] = Some(RowGroup::of_table(declared.0));
+            collected[place] = Some(Piece::of_table(declared.0));
         }
         // The rows of a live run already come from a thread of their own, and its router needs the
         // other processors.
@@ -64,22 +63,22 @@ impl Tables {
     /// A file cannot be written. With a thread of its own, that may be the file of an earlier row.
     #[inline]
     pub fn push<R: Collected>(&mut self, row: R) -> Result<(), RecordError> {
-        let Some(group) = &mut self.collected[Place::<R>::OF] else {
+        let Some(piece) = &mut self.collected[Place::<R>::OF] else {
             return Ok(());
         };
-        let rows = R::among_mut(group);
+        let rows = R::among_mut(piece);
         rows.push(row);
-        if rows.len() < GROUP_ROWS {
+        if rows.len() < PIECE_ROWS {
             return Ok(());
         }
-        self.encoder.write(Place::<R>::OF, group)
+        self.encoder.write(Place::<R>::OF, piece)
     }
 
     /// Has the remaining rows written, and all tables closed, even if one fails, so that complete
     /// tables are kept.
     pub fn close(self) -> Closing {
         let rest = self.collected.into_iter().enumerate();
-        let rest = rest.filter_map(|(place, group)| Some((place, group?)));
+        let rest = rest.filter_map(|(place, piece)| Some((place, piece?)));
         self.encoder.close(rest.collect())
     }
 }
@@ -91,6 +90,7 @@ mod tests {
     use sluice_core::record::{Fate, PacketRecord};
     use sluice_core::{Ecn, Span, Time};
 
+    use super::super::cells::GROUP_ROWS;
     use super::super::encoder::Closed;
     use super::super::rows::{Header, PacketRow};
     use super::*;
@@ -166,7 +166,7 @@ mod tests {
             let mut tables = begin(dir.path());
             let full = TableFile::on_device(DECLARED[place], path);
             tables.encoder.replace(place, full);
-            // One row group is being written, two wait, and the next waits for them.
+            // One row group is being written, the pieces of two wait, and the next piece waits for them.
             let (written, mut closed) = write(tables, has_thread, 6);
             let expected = format!(
                 "cannot write `{}`: No space left on device (os error 28)",

@@ -62,7 +62,7 @@ fn packet(seq: u64, fate: Fate) -> PacketRecord {
 
 fn write_table<R: Row>(dir: &Path, rows: impl IntoIterator<Item = R>) {
     let mut file = TableFile::create((R::TABLE, R::columns), dir, Backend::Sim).unwrap();
-    file.write(&rows.into_iter().collect::<Vec<R>>()).unwrap();
+    file.add(&rows.into_iter().collect::<Vec<R>>()).unwrap();
     file.finish().unwrap();
 }
 

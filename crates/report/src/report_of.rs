@@ -326,7 +326,9 @@ fn flow(
             .filter(|sample| sample.time > start)
             .filter_map(|sample| Some((sample.time, sample.received_bytes?))),
     );
-    let even = longest_gap(measure.interval);
+    // A shorter pause does not show in a window, and the packets of a slow flow are further apart.
+    let half = Span::from_ns(measure.window.as_ns() / 2);
+    let even = longest_gap(measure.interval).max(half);
     let goodput = goodput_series(&arrived, even, measure.window, measure.step);
     let (time_s, mbps) = goodput.into_iter().map(|(t, bps)| (t, bps / 1e6)).unzip();
     let series = |pick: &dyn Fn(&FlowSample) -> Option<f64>| {

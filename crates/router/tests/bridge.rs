@@ -13,7 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use sluice_core::{Rate, Span, Stop, Time};
-use sluice_load::ping::{Ping, PingReport};
+use sluice_load::ping::{Ping, PingReport, PingSample};
 use sluice_load::tcp::{TcpFlow, TcpReport, TcpSettings};
 use sluice_load::udp::{Spacing, UdpFlow, UdpReport};
 use sluice_net::Clock;
@@ -119,9 +119,9 @@ impl Network {
         self.clock.now() + Span::from_ms(300)
     }
 
-    /// Starts a ping every 20 ms. Another one takes the same way, but no pipe.
-    fn ping(&self, start: Time, count: u64) -> Pings {
-        let series = |source, interval, count| {
+    /// Starts a ping every 20 ms. Another one, with another interval, takes the same way, but no pipe.
+    fn ping(&self, start: Time, count: u64, unshaped: Span) -> Pings {
+        let series = |source, start, interval, count| {
             let ping = Ping {
                 count: Some(count),
                 linger: Span::from_ms(500),
@@ -130,10 +130,15 @@ impl Network {
             ping.start(&self.client, &self.server, &self.clock, &Stop::new())
                 .unwrap()
         };
+        // A packet wakes up the loop, which then sends what is due, too. An idle pipe of 10 or 30 ms has
+        // something due 5 ms before.
+        let past = start + Span::from_ms(15);
+        // It goes on for 100 ms, until the last reply of the other has arrived.
+        let length = Span::from_ms(20 * count + 100);
         Pings {
-            shaped: series(CLIENT, Span::from_ms(20), count),
-            // It goes on for 100 ms, until the last reply of the other has arrived.
-            unshaped: series(UNSHAPED, Span::from_ms(1), 20 * count + 100),
+            shaped: series(CLIENT, start, Span::from_ms(20), count),
+            unshaped: series(UNSHAPED, past, unshaped, length.as_ns() / unshaped.as_ns()),
+            due: (past, unshaped),
         }
     }
 
@@ -223,6 +228,8 @@ fn path_of(namespace: &Namespace) -> PathBuf {
 struct Pings {
     shaped: sluice_load::Running<PingReport>,
     unshaped: sluice_load::Running<PingReport>,
+    /// When the first one past the pipes is due, and their interval.
+    due: (Time, Span),
 }
 
 /// Minimum, mean and maximum round trip in ms, and the fraction lost, as reported by `ping -q`.
@@ -232,20 +239,24 @@ struct Trips {
     mean: f64,
     most: f64,
     lost: f64,
-    /// The longest round trip past the pipes.
+    /// The longest time past the pipes from the instant at which a request was due to its reply.
     most_unshaped: f64,
 }
 
 impl Pings {
     fn join(self) -> Trips {
-        let times = |report: &PingReport| -> Vec<f64> {
-            let trips = report.samples.iter().filter_map(|s| s.round_trip);
-            trips.map(Span::as_ms_f64).collect()
-        };
         let longest = |times: &[f64]| times.iter().copied().fold(0.0, f64::max);
         let report = self.shaped.join().unwrap();
-        let unshaped = times(&self.unshaped.join().unwrap());
-        let times = times(&report);
+        let trips = report.samples.iter().filter_map(|s| s.round_trip);
+        let times: Vec<f64> = trips.map(Span::as_ms_f64).collect();
+        let (first, interval) = self.due;
+        // A sender that does not run sends late: that is the machine, too.
+        let since_due = |s: &PingSample| {
+            let due = first + interval * s.sequence;
+            Some((s.sent.since(due) + s.round_trip?).as_ms_f64())
+        };
+        let unshaped = self.unshaped.join().unwrap();
+        let unshaped: Vec<f64> = unshaped.samples.iter().filter_map(since_due).collect();
         assert!(!times.is_empty(), "no reply at all");
         assert!(!unshaped.is_empty(), "no reply past the pipes");
         let trips = Trips {
@@ -278,7 +289,8 @@ fn until_undisturbed(mut measure: impl FnMut() -> (bool, Trips)) {
 }
 
 /// Past the pipes, packets take some tenths of a millisecond. The least excess that breaks a bound is
-/// 3.7 ms, and a pause of that length delays one of these packets, which are 1 ms apart, by 2.7 ms.
+/// 3.7 ms with these packets 1 ms apart, of which one is then late by 2.7 ms; and a pause of 40 ms with
+/// packets 20 ms apart.
 const DISTURBED_MS: f64 = 2.5;
 
 /// Payload bytes that arrived at `from` or later.
@@ -313,7 +325,7 @@ ipfw add 1002 queue 300 icmp from 10.0.1.0/24 to any out
 fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     let network = Network::new(FIFO);
     until_undisturbed(|| {
-        let trips = network.ping(network.soon(), 50).join();
+        let trips = network.ping(network.soon(), 50, Span::from_ms(20)).join();
         // The delay of the pipe, 84 bytes at 10 Mbit/s (67 us), and the remaining time of both
         // directions.
         assert!((10.067..10.6).contains(&trips.least), "{trips:?}");
@@ -325,7 +337,9 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     until_undisturbed(|| {
         let start = network.soon();
         let tcp = network.tcp(CLIENT, start, Span::from_secs(4));
-        let trips = network.ping(start + Span::from_secs(2), 90).join();
+        let trips = network
+            .ping(start + Span::from_secs(2), 90, Span::from_ms(1))
+            .join();
         assert!(trips.mean >= 30.0, "{trips:?}");
         let bytes = goodput(&tcp.join().unwrap(), start + Span::from_secs(1));
         // 3 s at 10 Mbit/s, of which 1448 of 1500 bytes are payload.
@@ -341,7 +355,9 @@ fn a_fifo_delays_the_ping_under_tcp_and_loses_it_under_a_flood() {
     until_undisturbed(|| {
         let start = network.soon();
         let udp = network.udp(CLIENT, start, Span::from_secs(3), 12, Spacing::Poisson);
-        let trips = network.ping(start + Span::from_secs(1), 80).join();
+        let trips = network
+            .ping(start + Span::from_secs(1), 80, Span::from_ms(1))
+            .join();
         assert!((0.02..0.6).contains(&trips.lost), "{trips:?}");
         // Up to 50 packets of 1250 bytes are ahead of it: 50 ms, plus the delay. Now and then a few
         // places are empty.
@@ -367,7 +383,7 @@ fn weights_share_the_link_between_tcp_and_udp_and_spare_the_ping() {
         let tcp = network.tcp(CLIENT, start, length);
         let udp = network.udp(CLIENT, start, length, 10, Spacing::Constant);
         let from = start + Span::from_secs(2);
-        let trips = network.ping(from, 300).join();
+        let trips = network.ping(from, 300, Span::from_ms(1)).join();
         assert!(trips.lost == 0.0, "{trips:?}");
         assert!(trips.least > 10.0, "{trips:?}");
         // Both are counted by the IP packets of the same 7 s: a payload of 1448 is one of 1500.
@@ -424,7 +440,7 @@ fn one_pass_decides_whether_the_rules_behind_a_pipe_are_asked() {
     ] {
         network.batch(command);
         until_undisturbed(|| {
-            let trips = network.ping(network.soon(), 20).join();
+            let trips = network.ping(network.soon(), 20, Span::from_ms(20)).join();
             let is_delay = (delay..delay + 0.5).contains(&trips.least);
             assert!(is_delay, "{command}: {trips:?}");
             (trips.mean < delay + 2.0, trips)
@@ -494,7 +510,7 @@ fn longest_way(report: &UdpReport, (start, end): (Time, Time)) -> Option<Span> {
 }
 
 /// Checks that every packet of a flow of 10 000 packets a second has arrived or is counted. Returns false
-/// if the flow was not what was asked for, so that some are counted as lost.
+/// if the flow was not as requested, so that some are counted as lost.
 fn is_whole(network: &Network, udp: &UdpReport) -> bool {
     let losses = network.losses(udp);
     let status = network.router.as_ref().unwrap().status().unwrap();

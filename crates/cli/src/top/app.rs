@@ -141,7 +141,7 @@ impl App {
     /// their times.
     fn log_changes(&mut self, sample: &Sample) {
         // A router that was started again counts from 0.
-        if sample.status.uptime_ns < self.uptime_ns {
+        if sample.status.uptime_ns < self.uptime_ns || sample.changes_total < self.changes {
             self.changes = 0;
         }
         let new = sample.changes_total.saturating_sub(self.changes);

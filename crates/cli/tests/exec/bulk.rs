@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{SERVER, World, own, send_much, stderr, stdout};
 
@@ -34,6 +34,8 @@ fn a_bulk_transfer_has_the_rate_of_the_link() {
 #[ignore = "a client that other tests run"]
 fn bulk() {
     let mut stream = TcpStream::connect((SERVER[0], 80)).unwrap();
+    let patience = Duration::from_secs(20);
+    stream.set_read_timeout(Some(patience)).unwrap();
     let (start, mut room, mut bytes) = (Instant::now(), [0; 4096], 0_usize);
     // A reader that does not run is late, never early: the least lateness of 500 kB is that of the link.
     // Slow start has ended before the first of them.

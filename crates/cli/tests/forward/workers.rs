@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use serde_json::Value;
 
 use super::numbered::{
-    FIRST_PORT, FLOWS, SEED_WITHOUT_COLLISIONS, assert_all_work, assert_in_order,
+    FIRST_PORT, FLOWS, SEED_WITHOUT_COLLISIONS, Sets, assert_all_work, assert_in_order,
     assert_shared_fairly, has_room, have_arrived, send,
 };
 use super::*;
@@ -85,6 +85,7 @@ fn changes_reach_all_workers_and_no_routed_packet_is_lost_or_overtaken() {
     let (has_changed, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let arrived = AtomicU64::new(0);
     let (sent, seen) = std::thread::scope(|scope| {
+        let _ends = [Sets(&has_changed), Sets(&has_ended)];
         let receiver = scope.spawn(|| receive(&socket, &has_ended, &arrived));
         let sender = scope.spawn(|| {
             let way = ("10.41.2.2", ("10.41.3.2", 9));
@@ -132,6 +133,7 @@ fn routed_flows_of_all_workers_share_a_pipe_fairly() {
     let (socket, has_ended) = (receiver(&network), AtomicBool::new(false));
     let arrived = AtomicU64::new(0);
     let seen = std::thread::scope(|scope| {
+        let _ends = Sets(&has_ended);
         let receiver = scope.spawn(|| receive(&socket, &has_ended, &arrived));
         let way = ("10.41.2.2", ("10.41.3.2", 9));
         send(&network.h2, way, 972, |round| {

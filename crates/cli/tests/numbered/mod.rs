@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,6 +14,15 @@ pub const FIRST_PORT: u16 = 20_000;
 /// A seed whose hash keys put the flows of the tests into different queues of `fq_codel`. With random
 /// keys, two of 64 flows would share one of 65 535 queues, and its rate, in 3 % of all runs.
 pub const SEED_WITHOUT_COLLISIONS: &str = "1";
+
+/// Sets a flag when it is dropped, also by a panic: the threads of a scope must end.
+pub struct Sets<'a>(pub &'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
 
 /// Sends a packet of each flow, again and again, as long as `next` returns a pause. The flows have the
 /// source ports from [`FIRST_PORT`] on; a payload begins with the number of the round. Returns the
@@ -49,7 +58,7 @@ pub fn has_room(arrived: &AtomicU64, round: u32) -> bool {
     have_arrived(arrived, sent.saturating_sub(500))
 }
 
-/// Returns whether so many packets arrive, within 20 s.
+/// Returns whether this number of packets arrives within 20 s.
 pub fn have_arrived(arrived: &AtomicU64, packets: u64) -> bool {
     let start = Instant::now();
     while arrived.load(Ordering::Acquire) < packets {

@@ -54,8 +54,9 @@ fn a_changed_module_of_flow_queues_decides_about_the_packets_that_wait() {
             reasons,
         )
     };
-    let mut seen = counters();
+    let (mut seen, start) = (counters(), Instant::now());
     while (seen.0, seen.1) != (Some(0), 10) {
+        assert!(start.elapsed() < Duration::from_secs(60), "{seen:?}");
         std::thread::sleep(std::time::Duration::from_millis(50));
         seen = counters();
     }

@@ -83,7 +83,8 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     let mut running = Running::start_in(None, &["--accept"], &environment);
     manager.expect("READY=1");
     let held = Held::hold(running.child.as_ref().unwrap().id(), "router");
-    manager.next(Duration::from_millis(1));
+    // The loop may have turned for one more sign, which is sent at the next look.
+    manager.next(Duration::from_secs(1));
     let (message, alive) = manager.next(Duration::from_secs(2));
     assert_eq!((message, alive), (None, 0));
     running.signal(Signal::TERM);
@@ -105,7 +106,8 @@ fn a_router_gives_signs_of_life_while_it_executes_a_long_batch() {
     let running = Running::start_in(None, &["--accept"], &environment);
     manager.expect("READY=1");
     let path = running.path("batch");
-    fs::write(&path, "pipe 1 config bw 1Mbit/s\n".repeat(100_000)).unwrap();
+    // With line feeds as `\n` in JSON, 7.8 MB: a request may have 8 MiB.
+    fs::write(&path, "pipe 1 config bw 1Mbit/s\n".repeat(300_000)).unwrap();
     let (took, alive) = thread::scope(|scope| {
         let start = Instant::now();
         let batch = scope.spawn(|| running.ok(path.to_str().unwrap()));

@@ -141,7 +141,9 @@ fn page_metrics_top_and_status_show_what_the_kernel_counts() {
             pipe["total_packets"] == sent && pipe["backlog_packets"] == 0 && pipe["packets"] == 0
         })
     };
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !is_done(&samples) {
+        assert!(Instant::now() < deadline, "{:?}", samples.last());
         samples.push(next());
     }
     let received = links.interface("far1").unwrap().traffic.received - before;

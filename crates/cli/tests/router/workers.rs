@@ -9,7 +9,7 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::{PacketPort, Pool, PoolSize, Port};
 
 use super::numbered::{
-    FIRST_PORT, FLOWS, SEED_WITHOUT_COLLISIONS, assert_all_work, assert_in_order,
+    FIRST_PORT, FLOWS, SEED_WITHOUT_COLLISIONS, Sets, assert_all_work, assert_in_order,
     assert_shared_fairly, has_room, have_arrived,
 };
 use super::*;
@@ -102,6 +102,7 @@ fn changes_reach_all_workers_under_traffic_and_nothing_is_lost() {
     let arrived = Arc::clone(&receiver.arrived);
     let has_changed = AtomicBool::new(false);
     let sent = std::thread::scope(|scope| {
+        let _ends = Sets(&has_changed);
         let sender = scope.spawn(|| {
             send(&router, |round| {
                 let goes_on = !has_changed.load(Ordering::Acquire) && has_room(&arrived, round);

@@ -86,6 +86,7 @@ impl Replaced {
             (Backend::Sim, _) if !is_complete => return None,
             (Backend::Live, Backend::Sim) => ["a simulation", "simulations"],
             (Backend::Sim, Backend::Live) => ["a live run", "live runs"],
+            _ if run.scenario == planned.variant.scenario => return None,
             _ => {
                 differences = Some(different(&run.scenario, &planned.variant.scenario)?);
                 ["a run of other settings", "runs of other settings"]

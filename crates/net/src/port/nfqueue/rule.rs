@@ -274,7 +274,7 @@ impl Traffic {
     }
 }
 
-/// What becomes of the table of a socket that is closed, and whether other processes can change it.
+/// The fate of the table of a socket that is closed, and whether other processes can change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
     /// The kernel removes it. Nobody else can change it.

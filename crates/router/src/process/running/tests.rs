@@ -224,6 +224,8 @@ fn a_loop_turns_between_the_pieces_of_a_batch() {
             "{answered:?}"
         );
     });
-    // The loop has turned before the batch, and when the bell rang for it.
-    assert!(beats > 2, "{beats}");
+    assert!(beats > 0);
+    // A loop that executes the batch at once turns when the bell rings for it, and at the end.
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns > 10, "{turns}");
 }
