@@ -9,6 +9,7 @@ mod caption;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexSet;
 use sluice_core::{Rate, Span, spelling};
@@ -237,6 +238,7 @@ pub struct Point {
 }
 
 /// A place of a sweep that no run measured: none was made there, or none has the figure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Gap {
     x: usize,
     by: usize,
@@ -267,6 +269,7 @@ impl Sweep {
         let each = asked.each.as_ref().map(find).unwrap_or_default();
         let mut points: Vec<Point> = Vec::new();
         let mut gaps = Vec::new();
+        let mut made = BTreeSet::new();
         let mut unit = None;
         let mut names: IndexSet<String> = IndexSet::new();
         for result in results {
@@ -286,6 +289,8 @@ impl Sweep {
                 names.extend(figures.into_iter().map(|(name, _)| name));
                 continue;
             };
+            let folder = result.runs[0].folder.parent().unwrap_or(Path::new(""));
+            made.insert((folder.to_owned(), Gap { x, by, each }));
             let Some((_, figure)) = found else {
                 names.extend(figures.into_iter().map(|(name, _)| name));
                 gaps.push(Gap { x, by, each });
@@ -312,7 +317,7 @@ impl Sweep {
                 known: names.into_iter().collect(),
             });
         };
-        let gaps = gaps_beside(&points, gaps, x.len());
+        let gaps = gaps_beside(&points, gaps, &made);
         let runs = results.iter().map(|result| result.runs.len()).max();
         Ok(Sweep {
             x,
@@ -343,17 +348,27 @@ impl Sweep {
     }
 }
 
-/// Returns the places without a point. Runs at those in `found` did not measure the figure. At other
-/// settings of a line, runs have failed or were ended early, so they have no result.
-fn gaps_beside(points: &[Point], found: Vec<Gap>, settings: usize) -> Vec<Gap> {
-    let measured = points.iter().map(|p| (p.each, p.by, p.x));
-    let mut known: BTreeSet<(usize, usize, usize)> = measured.collect();
-    let lines: BTreeSet<(usize, usize)> = points.iter().map(|p| (p.each, p.by)).collect();
-    let others = lines.into_iter().flat_map(|(each, by)| {
-        let gap = move |x| Gap { x, by, each };
-        (0..settings).map(gap)
+/// Returns the places without a point. Runs at those in `found` did not measure the figure. Where the other
+/// lines of a folder have runs, those of a line have failed or were ended early, so they have no result.
+/// Sweeps in several folders may have settings of their own. `made` has the folder and the place of each
+/// result.
+fn gaps_beside(points: &[Point], found: Vec<Gap>, made: &BTreeSet<(PathBuf, Gap)>) -> Vec<Gap> {
+    let at = |p: &Point| Gap {
+        x: p.x,
+        by: p.by,
+        each: p.each,
+    };
+    let mut known: BTreeSet<Gap> = points.iter().map(at).collect();
+    let settings: BTreeSet<(&Path, usize)> = made.iter().map(|(of, at)| (&**of, at.x)).collect();
+    let lines: BTreeSet<(&Path, Gap)> = made
+        .iter()
+        .map(|(of, at)| (&**of, Gap { x: 0, ..*at }))
+        .collect();
+    let others = lines.into_iter().flat_map(|(folder, line)| {
+        let own = settings.iter().filter(move |(of, _)| *of == folder);
+        own.map(move |(_, x)| Gap { x: *x, ..line })
     });
-    let is_new = |gap: &Gap| known.insert((gap.each, gap.by, gap.x));
+    let is_new = |gap: &Gap| known.insert(*gap);
     found.into_iter().chain(others).filter(is_new).collect()
 }
 

@@ -101,6 +101,12 @@ fn a_curve_has_a_gap_where_no_run_was_made() {
     let mut all = of("codel", &[ends[0], ("2Mbit/s", Some(2.0)), ends[1]]);
     // The run at 2 Mbit/s has failed, so it has no result.
     all.extend(of("fq_codel", &ends));
+    // A sweep in another folder has settings of its own.
+    let mut apart = of("pie", &ends);
+    for run in apart.iter_mut().flat_map(|result| &mut result.runs) {
+        run.folder = "apart/test".into();
+    }
+    all.extend(apart);
     let axes = Axes {
         x: "link.rate".into(),
         y: "total.goodput".into(),
@@ -116,7 +122,7 @@ fn a_curve_has_a_gap_where_no_run_was_made() {
         .map(|line| line.pieces.iter().map(mbps).collect())
         .collect();
     let (whole, cut) = (vec![vec![1.0, 2.0, 5.0]], vec![vec![1.0], vec![5.0]]);
-    assert_eq!(pieces, [whole, cut]);
+    assert_eq!(pieces, [whole, cut, vec![vec![1.0, 5.0]]]);
     let own = Words { own: &[] };
     let caption = caption(&sweep, &axes, (Form::Curve, Marks::Auto, own), false);
     let expected = " No run measured it at Link rate 2\u{a0}Mbit/s, ";
