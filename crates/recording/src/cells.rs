@@ -7,16 +7,13 @@ use std::io;
 use std::sync::Arc;
 
 use super::cell::{Cell, ColumnDecl, ColumnKind};
-use super::columns::Columns;
+use super::columns::{Columns, GROUP_ROWS};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnDescPtr, ColumnPath, Type};
-
-/// The number of rows in a row group.
-pub const GROUP_ROWS: usize = 1 << 16;
 
 /// The values of a column that was read.
 pub(super) enum Values {

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 
 use super::cell::{Cell, ColumnDecl, ColumnKind, Row};
-use super::cells::GROUP_ROWS;
 use super::dictionary::{Chunk, MOST_VALUES, Numbering};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::ColumnDescPtr;
+
+/// The number of rows in a row group.
+pub const GROUP_ROWS: usize = 1 << 16;
 
 /// The columns of a row group that is being collected.
 pub(super) struct Columns {

@@ -14,7 +14,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use super::cell::Row;
-use super::cells::GROUP_ROWS;
+use super::columns::GROUP_ROWS;
 use super::error::RecordError;
 use super::kept::KeptRows;
 use super::pieces::{PIECE_ROWS, Piece};

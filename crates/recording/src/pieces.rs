@@ -1,7 +1,7 @@
 //! Rows of any table of a recording, collected to be encoded a piece at a time.
 
 use super::cell::Row;
-use super::cells::GROUP_ROWS;
+use super::columns::GROUP_ROWS;
 use super::error::RecordError;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, Transfer,

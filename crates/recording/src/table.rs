@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use super::cell::{Cell, ColumnDecl, Row};
-use super::cells::{GROUP_ROWS, GroupWriter, Values, physical};
+use super::cells::{GroupWriter, Values, physical};
 use super::checksum::{Checksum, Summing};
 use super::chunk::{Chunks, Source};
-use super::columns::Columns;
+use super::columns::{Columns, GROUP_ROWS};
 use super::rows::Declared;
 use super::{ReadError, RecordError};
 use crate::part::Part;
@@ -173,7 +173,7 @@ pub(crate) struct Loaded {
 }
 
 /// The largest row group that is read. It is loaded as a whole, and run lengths can claim billions
-/// of rows in a few bytes. Sluice writes 65 536 ([`GROUP_ROWS`](super::cells::GROUP_ROWS)); other
+/// of rows in a few bytes. Sluice writes 65 536 ([`GROUP_ROWS`]); other
 /// programs that rewrite a table usually make 2^20.
 const MOST_GROUP_ROWS: i64 = 1 << 22;
 /// The largest row group in bytes, as it says itself.

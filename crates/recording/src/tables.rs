@@ -90,7 +90,7 @@ mod tests {
     use sluice_core::record::{Fate, PacketRecord};
     use sluice_core::{Ecn, Span, Time};
 
-    use super::super::cells::GROUP_ROWS;
+    use super::super::columns::GROUP_ROWS;
     use super::super::encoder::Closed;
     use super::super::rows::{Header, PacketRow};
     use super::*;

@@ -10,7 +10,7 @@ use sluice_core::record::{Fate, PacketRecord};
 use sluice_core::{Backlog, DropReason, Ecn, Span, Time};
 
 use super::cell::table;
-use super::cells::GROUP_ROWS;
+use super::columns::GROUP_ROWS;
 use super::table::TableFile;
 use super::writer::estimated_bytes;
 use super::*;
