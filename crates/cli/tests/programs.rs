@@ -264,7 +264,7 @@ fn programs_and_their_children_end_with_the_run() {
     // The same after `kill -9`.
     let killed = ended.replace("7.65", "9.87");
     let path = scenario(folder.path(), &killed);
-    let mut child = sluice(&out)
+    let mut child = sluice(&folder.path().join("killed"))
         .args(["--set", "duration=60s"])
         .arg(&path)
         .stderr(Stdio::null())
