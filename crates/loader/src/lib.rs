@@ -18,9 +18,12 @@ mod ranked;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use rustix::fs::OFlags;
 use sluice_core::param::{Kind, ParamDecl, ParamError, Value, Values};
 use sluice_core::registry::{
     Algorithm, Form, Loaders, Outside, OutsideDiscipline, Spec, SpecError, Started,
@@ -320,15 +323,45 @@ pub fn read_by(reader: Reader) {
     let _ = READER.set(reader);
 }
 
-/// Reads a file, but not beyond `most` bytes.
+/// Reads a regular file, but not beyond `most` bytes.
 ///
 /// # Errors
-/// The file cannot be opened or read.
+/// The file cannot be opened or read, or it is a device, a pipe or a folder.
 pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
+
+/// Opens a regular file, and touches nothing else: opening a device can start it, and opening a pipe
+/// waits for its writer. So the path is looked up first (`O_PATH`, open(2)), and then the file that was
+/// found is opened, even if the path leads to another one by now.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let with = |flags: OFlags| {
+        let mut options = File::options();
+        options.read(true).custom_flags(flags.bits() as i32);
+        options
+    };
+    let found = with(OFlags::PATH).open(path)?;
+    if !found.metadata()?.is_file() {
+        return Err(io::Error::other(IRREGULAR));
+    }
+    // Some regular files of the kernel wait for data, too.
+    let options = with(OFlags::NONBLOCK | OFlags::NOCTTY);
+    match options.open(format!("/proc/self/fd/{}", found.as_raw_fd())) {
+        // There is no /proc.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = options.open(path)?;
+            match file.metadata()?.is_file() {
+                true => Ok(file),
+                false => Err(io::Error::other(IRREGULAR)),
+            }
+        }
+        opened => opened,
+    }
+}
+
+const IRREGULAR: &str = "it is not a regular file";
 
 /// Reads a file of at most [`LARGEST`] bytes. The reader alone touches it: this thread may not even ask
 /// for its length.
@@ -455,11 +488,34 @@ mod tests {
         let load = |file: &str| load(&format!("length:{file}"), folder.path()).unwrap();
         assert_eq!(load("a").unwrap().doc, LARGEST.to_string());
         file.set_len(LARGEST + 1).unwrap();
-        // The second file has no end.
-        for file in ["a", "/dev/zero"] {
-            let error = load(file).unwrap_err();
-            assert!(error.ends_with("it has more than 4194304 bytes"), "{error}");
+        let error = load("a").unwrap_err();
+        assert!(error.ends_with("it has more than 4194304 bytes"), "{error}");
+    }
+
+    #[test]
+    fn only_regular_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("file"), "four").unwrap();
+        std::os::unix::fs::symlink("file", path("link")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("endless")).unwrap();
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), kind, mode, 0).unwrap();
+        for name in ["file", "link"] {
+            assert_eq!(read_up_to(&path(name), 9).unwrap(), b"four");
         }
+        for name in ["pipe", "endless", "/dev/zero", "."] {
+            // The pipe has no writer: a thread that opens it would wait forever.
+            let path = path(name);
+            let (send, done) = std::sync::mpsc::channel();
+            std::thread::spawn(move || send.send(read_up_to(&path, 9)));
+            let result = done.recv_timeout(Duration::from_secs(60));
+            let error = result.expect("it does not wait").unwrap_err();
+            assert_eq!(error.to_string(), "it is not a regular file", "{name}");
+        }
+        let missing = read_up_to(&path("missing"), 9).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
