@@ -4,9 +4,10 @@
 //! again. After its start, one thread keeps them, the [broker](keep_broker): it executes the few
 //! functions that must run in a network namespace ([`Namespace::enter`]). All other threads call
 //! [`confine`]. Then they have no capability, can gain none, and a system call that only an attacker
-//! would make (`execve`, `ptrace`, `mount`, `bpf`, ...) kills the process. Where the kernel has
-//! Landlock, they cannot open files, even those of their own user ([`Reach::Nothing`]). The broker
-//! opens the few that a router needs later ([`privileged`]).
+//! would make (`execve`, `ptrace`, `mount`, `bpf`, ...) kills the process; so does the creation of a
+//! namespace, in which a thread would have all capabilities. Where the kernel has Landlock, they cannot
+//! open files, even those of their own user ([`Reach::Nothing`]). The broker opens the few that a router
+//! needs later ([`privileged`]).
 //!
 //! The threads share their memory, so this does not stop an attacker who can execute any code in the
 //! process and waits for the broker. It removes the simple ways: a shell, a module of the kernel, a
@@ -28,7 +29,10 @@ use landlock::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule,
+};
 
 use crate::sys;
 pub use crate::user::{User, UserError, is_root};
@@ -245,9 +249,12 @@ pub fn confine(confinement: Confinement) -> Result<Confined, ConfineError> {
             .map_err(|error| at("the restriction of files")(io::Error::other(error)))?,
     };
     let install = at("a filter of system calls");
-    let program = filter().map_err(io::Error::other);
-    program
-        .and_then(|program| seccompiler::apply_filter(&program).map_err(io::Error::other))
+    let programs = filters().map_err(io::Error::other);
+    programs
+        .and_then(|programs| {
+            let mut programs = programs.iter();
+            programs.try_for_each(|one| seccompiler::apply_filter(one).map_err(io::Error::other))
+        })
         .map_err(install)?;
     Ok(Confined {
         has_no_files,
@@ -269,23 +276,50 @@ fn restrict_files() -> Result<bool, RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Kills the process for every system call in [`FORBIDDEN`], and allows all others.
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut calls: BTreeMap<i64, Vec<seccompiler::SeccompRule>> =
-        FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
-    if cfg!(target_arch = "x86_64") {
+/// Returns two filters, each with one action, which allow all other system calls:
+///
+/// - The first kills the process for every call in [`FORBIDDEN`], and for a `clone` into a new namespace.
+/// - In the second, there is no `clone3`, whose flags are in memory, which a filter cannot read. The C
+///   library then starts threads by `clone`.
+fn filters() -> Result<[BpfProgram; 2], BackendError> {
+    let interfaces: &[i64] = match cfg!(target_arch = "x86_64") {
         // The same calls of the x32 interface, which has its own numbers for some.
-        let x32 = FORBIDDEN.iter().copied().chain(X32_EXEC);
-        calls.extend(x32.map(|call| (call | X32_BIT, Vec::new())));
+        true => &[0, X32_BIT],
+        false => &[0],
+    };
+    let (mut killed, mut absent) = (BTreeMap::new(), BTreeMap::new());
+    for interface in interfaces {
+        killed.extend(FORBIDDEN.iter().map(|call| (call | interface, Vec::new())));
+        killed.insert(libc::SYS_clone | interface, into_namespaces()?);
+        absent.insert(libc::SYS_clone3 | interface, Vec::new());
     }
+    if cfg!(target_arch = "x86_64") {
+        killed.extend(X32_EXEC.map(|call| (call | X32_BIT, Vec::new())));
+    }
+    Ok([
+        compiled(killed, SeccompAction::KillProcess)?,
+        compiled(absent, SeccompAction::Errno(libc::ENOSYS as u32))?,
+    ])
+}
+
+/// Returns the rules for a `clone` with any of [`NAMESPACES`] among its flags, the first argument.
+fn into_namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+    let rule = |flag: &i32| {
+        let flag = u64::from(flag.cast_unsigned());
+        let is_set = SeccompCmpOp::MaskedEq(flag);
+        let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, is_set, flag)?;
+        SeccompRule::new(vec![condition])
+    };
+    NAMESPACES.iter().map(rule).collect()
+}
+
+/// Compiles a filter with one action for some calls, which allows all others.
+fn compiled(
+    calls: BTreeMap<i64, Vec<SeccompRule>>,
+    action: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
     let arch = std::env::consts::ARCH.try_into()?;
-    let filter = SeccompFilter::new(
-        calls,
-        SeccompAction::Allow,
-        SeccompAction::KillProcess,
-        arch,
-    )?;
-    filter.try_into()
+    SeccompFilter::new(calls, SeccompAction::Allow, action, arch)?.try_into()
 }
 
 fn at(step: &'static str) -> impl FnOnce(io::Error) -> ConfineError {
@@ -304,6 +338,7 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
+    libc::SYS_pidfd_getfd,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
     libc::SYS_mount,
@@ -312,7 +347,12 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_chroot,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
     libc::SYS_setns,
     libc::SYS_unshare,
     libc::SYS_init_module,
@@ -331,6 +371,20 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_request_key,
     libc::SYS_open_by_handle_at,
     libc::SYS_io_uring_setup,
+];
+/// `open_tree_attr` of Linux 6.15, the same number on all architectures of the filters (syscall_64.tbl,
+/// scripts/syscall.tbl).
+const OPEN_TREE_ATTR: i64 = 467;
+/// The flags of `clone` that create a namespace. A namespace of times is created by `clone3` and `unshare`
+/// only.
+const NAMESPACES: [i32; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWCGROUP,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
 ];
 /// arch/x86/entry/syscalls/syscall_64.tbl: the bit of x32 calls, and its own `execve`, `ptrace`,
 /// `process_vm_readv`, `process_vm_writev` and `execveat`.

@@ -34,6 +34,32 @@ fn an_execve_of_a_confined_thread_kills_the_process() {
 }
 
 #[test]
+#[allow(unsafe_code)]
+fn a_confined_thread_starts_threads_but_a_namespace_kills_the_process() {
+    let name = "a_confined_thread_starts_threads_but_a_namespace_kills_the_process";
+    if let Some(status) = in_child(name) {
+        assert_eq!(status.signal(), Some(libc::SIGSYS), "{status}");
+        return;
+    }
+    let thread = thread::spawn(|| {
+        confine(Confinement::STRICT).unwrap();
+        assert_eq!(thread::spawn(|| 4).join().unwrap(), 4);
+        // SAFETY: without arguments, the call does nothing: it fails with EINVAL, or with ENOSYS.
+        let result = unsafe { libc::syscall(libc::SYS_clone3, 0_usize, 0_usize) };
+        let error = std::io::Error::last_os_error().raw_os_error();
+        assert_eq!((result, error), (-1, Some(libc::ENOSYS)));
+        let flags = (libc::CLONE_NEWUSER | libc::SIGCHLD) as usize;
+        // SAFETY: as `fork`: the child has a copy of all memory. Without the filter, it ends at once.
+        unsafe {
+            if libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) == 0 {
+                libc::_exit(0);
+            }
+        }
+    });
+    panic!("{:?}", thread.join());
+}
+
+#[test]
 fn a_confined_thread_gets_into_a_namespace_by_the_broker_only() {
     if let Some(status) = in_child("a_confined_thread_gets_into_a_namespace_by_the_broker_only") {
         assert!(status.success(), "{status}");
