@@ -131,9 +131,10 @@ impl Client {
         }
     }
 
-    /// Returns whether the program has sent a request, or needs none.
+    /// Returns whether a request of the program was accepted, or it needs none. A request without the
+    /// token is not accepted.
     pub fn has_asked(&self) -> bool {
-        self.destination.is_some() || !matches!(self.progress, Progress::Asking)
+        self.destination.is_some()
     }
 
     /// Returns the destination of the program.

@@ -1,9 +1,10 @@
 //! The proxy's thread: one loop over sockets, the link and timers.
 
 mod api;
+mod asking;
 mod listeners;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -29,10 +30,11 @@ use crate::engine::{Engine, Id, Observations, Side};
 use crate::hub::{Hub, Rules};
 use crate::names;
 use crate::outside::Outside;
-use crate::request::Host;
+use crate::request::{Destination, Host};
 use crate::settings::{ProxyError, Settings};
 use crate::stream::Stream;
 use api::Control;
+use asking::Asking;
 use listeners::{Listener, Purpose};
 
 /// A proxy that listens. Before it runs, it can be moved to another thread.
@@ -66,8 +68,8 @@ struct Server {
     outsides: BTreeMap<u64, Outside>,
     fars: BTreeMap<Id, u64>,
     controls: BTreeMap<u64, Control>,
-    /// New connections, in the order of the times by which they must have asked for something.
-    asking: VecDeque<(Time, u64)>,
+    /// Clients without an accepted request, and connections to the control API.
+    asking: Asking,
     /// The numbers of sockets that could continue at once.
     more: Vec<u64>,
     lateness: [Lateness; 2],
@@ -275,7 +277,7 @@ impl Server {
             outsides: BTreeMap::new(),
             fars: BTreeMap::new(),
             controls: BTreeMap::new(),
-            asking: VecDeque::new(),
+            asking: Asking::new(),
             more: Vec::new(),
             lateness: Default::default(),
             too_late: [0; 2],
@@ -345,7 +347,7 @@ impl Server {
         let due = self.hub.engine.next_due();
         let others = self.hub.next_question().into_iter();
         let others = others.chain(self.resting.values().copied());
-        let others = others.chain(self.asking.front().map(|(at, _)| *at));
+        let others = others.chain(self.asking.next_due());
         let others = others.chain(self.hub.attempts.values().copied());
         let due = due.into_iter().chain(others).min();
         let mut timeout = is_draining.then_some(Duration::from_millis(5));
@@ -412,16 +414,8 @@ impl Server {
             self.hub.attempts.remove(&number);
             self.pump(number);
         }
-        while let Some((at, number)) = self.asking.front().copied() {
-            if at > now {
-                break;
-            }
-            self.asking.pop_front();
-            let client = self.clients.get(&number);
-            if client.is_some_and(|client| !client.has_asked()) {
-                self.clients.remove(&number);
-            }
-            self.controls.remove(&number);
+        while let Some(number) = self.asking.take_due(now) {
+            self.drop_asking(number);
         }
         let (epoll, listeners) = (&self.hub.epoll, &self.listeners);
         self.resting.retain(|number, at| {
@@ -511,6 +505,9 @@ impl Server {
             if let Some(id) = id {
                 self.nears.insert(id, number);
             }
+            if after.as_ref().is_none_or(|(client, _)| client.has_asked()) {
+                self.asking.remove(number);
+            }
             if let Some((client, has_more)) = after {
                 self.clients.insert(number, client);
                 self.more.extend(has_more.then_some(number));
@@ -528,7 +525,16 @@ impl Server {
             }
         } else if self.controls.contains_key(&number) {
             self.pump_control(number);
+            if !self.controls.contains_key(&number) {
+                self.asking.remove(number);
+            }
         }
+    }
+
+    /// Closes a connection that has nothing on the link.
+    fn drop_asking(&mut self, number: u64) {
+        self.clients.remove(&number);
+        self.controls.remove(&number);
     }
 
     fn accept(&mut self, number: u64) {
@@ -549,21 +555,38 @@ impl Server {
                 continue;
             };
             let now = self.clock.now();
-            self.asking.push_back((now.saturating_add(TO_ASK), number));
-            let destination = match &purpose {
+            let has_asked = match &purpose {
                 Purpose::Control => {
                     self.controls.insert(number, Control::new(stream));
-                    continue;
+                    false
                 }
-                Purpose::Proxy => None,
-                Purpose::Map(destination) => Some(destination.clone()),
+                Purpose::Proxy => self.add_client(number, stream, None, now),
+                Purpose::Map(destination) => {
+                    self.add_client(number, stream, Some(destination.clone()), now)
+                }
             };
-            let client = Client::new(number, stream, destination, &mut self.hub, now);
-            if let Some(id) = client.id() {
-                self.nears.insert(id, number);
+            let oldest = (!has_asked).then(|| self.asking.add(number, now)).flatten();
+            if let Some(oldest) = oldest {
+                self.drop_asking(oldest);
             }
-            self.clients.insert(number, client);
         }
+    }
+
+    /// Adds a client; `fixed` is the destination of a map. Returns whether it has a destination.
+    fn add_client(
+        &mut self,
+        number: u64,
+        stream: Stream,
+        fixed: Option<Destination>,
+        now: Time,
+    ) -> bool {
+        let client = Client::new(number, stream, fixed, &mut self.hub, now);
+        if let Some(id) = client.id() {
+            self.nears.insert(id, number);
+        }
+        let has_asked = client.has_asked();
+        self.clients.insert(number, client);
+        has_asked
     }
 }
 
@@ -573,9 +596,6 @@ fn kernel(step: &'static str) -> impl Fn(io::Error) -> ProxyError {
 
 /// The time that a listener waits for free descriptors.
 const REST: Span = Span::from_ms(50);
-/// The time within which a program must send its request, and a user of the control API send it and read
-/// the answer.
-const TO_ASK: Span = Span::from_ms(10_000);
 /// The numbers of the bell and the timer among the sockets.
 const BELL: u64 = 1;
 const TIMER: u64 = 2;

@@ -124,6 +124,7 @@ impl Server {
                 };
                 for number in &numbers {
                     if let Some(client) = self.clients.remove(number) {
+                        self.asking.remove(*number);
                         self.reset(client);
                     }
                 }
