@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Execute the example workflow and the composite action on this machine.
 
-Without a package, the action must fail and install nothing; without namespaces, it must go on.
+Without a package, the action must fail and install nothing; without namespaces, it must go on. It
+must not execute what is in its options.
 
 `scripts/test-action.py PACKAGE`: a wheel or a tarball made by `make dist`, or the `sluice` command
 itself, of which a tarball is made. It supports only the parts of the format that both files use.
@@ -136,6 +137,35 @@ def warn_without_namespaces(folder: Path) -> None:
         sys.exit(f"test-action: without namespaces, the action ends: {done.stdout!r}")
 
 
+def execute_no_options(folder: Path) -> None:
+    """Call the action's last step with options that a shell would expand.
+
+    They are words, with the quotes of a command line, and nothing more.
+    """
+    stub = folder / "sluice"
+    stub.write_text("#!/bin/sh\nprintf '%s\\n' \"$@\"\n")
+    stub.chmod(0o755)
+    runner = Runner(folder)
+    runner.path.write_text(f"{folder}\n")
+    script = read_action()["runs"]["steps"][2]["run"]
+    variables = {"LINK": "lte", "MAX_LATE": "", "RUN": "true"}
+    cases: dict[str, list[str]] = {
+        "": [],
+        "--rate 1Mbit/s\n$(echo x) `id` $HOME *": [
+            *("--rate", "1Mbit/s", "$(echo", "x)", "`id`", "$HOME", "*"),
+        ],
+        "--set 'link.queue=\"codel\"' \"two words\"": ["--set", 'link.queue="codel"', "two words"],
+    }
+    for options, words in cases.items():
+        done = runner.done(script, variables | {"OPTIONS": options}, subprocess.PIPE)
+        bash = "-- bash --noprofile --norc -e -o pipefail -c true".split()
+        if done.stdout.splitlines() != ["exec", *words, "--link", "lte", *bash]:
+            sys.exit(f"test-action: of the options {options!r}, the action makes {done.stdout!r}")
+    done = runner.done(script, variables | {"OPTIONS": "--link 'lte"}, subprocess.PIPE)
+    if done.returncode == 0 or "::error::the input 'options' has a quote" not in done.stdout:
+        sys.exit(f"test-action: with half a quote, the action says: {done.stdout!r}")
+
+
 def packed(package: Path, folder: Path) -> Path:
     """Return a package. A command is packed into a tarball like that of `make dist`.
 
@@ -171,6 +201,9 @@ def main() -> None:
         warned = Path(name) / "warned"
         warned.mkdir()
         warn_without_namespaces(warned)
+        optional = Path(name) / "optional"
+        optional.mkdir()
+        execute_no_options(optional)
         workflow = yaml.safe_load(WORKFLOW.read_text())
         runs = 0
         for job in workflow["jobs"].values():
