@@ -276,9 +276,14 @@ const EDGE: f64 = 0.05;
 /// With more settings than this, an axis has ordinary ticks.
 const MOST_TICKS: usize = 12;
 
-/// A number with as many decimals as it has, up to three.
+/// A whole number as it is, and any other with up to seven digits.
 pub fn plain_number(value: f64) -> String {
-    ((value * 1e3).round() / 1e3).to_string()
+    if value.fract() == 0.0 {
+        return value.to_string();
+    }
+    // Of two settings below 0.001, decimals would make the same number.
+    let rounded = format!("{value:.6e}").parse().unwrap_or(value);
+    rounded.to_string()
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is not much below `rough`.
@@ -324,6 +329,15 @@ mod tests {
         let scale = Scale::settings(&[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0]);
         let kept = scale.without_overlaps(60.0, |_| 12.0);
         assert_eq!(labels(&kept), ["1", "", "5", "", "", "20", "", "80"]);
+    }
+
+    #[test]
+    fn labels_of_small_settings_are_their_values() {
+        let losses = Scale::settings(&[0.0001, 0.0005, 0.001, 0.01]);
+        assert_eq!(labels(&losses), ["0.0001", "0.0005", "0.001", "0.01"]);
+        // 0.1 + 0.2 is 0.30000000000000004.
+        assert_eq!(plain_number(0.1 + 0.2), "0.3");
+        assert_eq!(plain_number(1_048_576.0), "1048576");
     }
 
     #[test]
