@@ -56,8 +56,11 @@ impl Scale {
         let mut scale = Scale::between(min, max, 6);
         scale.is_log = is_log;
         if values.len() <= MOST_TICKS {
+            // The runs may have begun in another order.
             scale.ticks = values.to_vec();
-            scale.labels = values.iter().map(|value| plain_number(*value)).collect();
+            scale.ticks.sort_by(f64::total_cmp);
+            let ticks = scale.ticks.iter();
+            scale.labels = ticks.map(|value| plain_number(*value)).collect();
         }
         scale
     }
@@ -338,6 +341,14 @@ mod tests {
         // 0.1 + 0.2 is 0.30000000000000004.
         assert_eq!(plain_number(0.1 + 0.2), "0.3");
         assert_eq!(plain_number(1_048_576.0), "1048576");
+    }
+
+    #[test]
+    fn settings_in_any_order_have_their_labels() {
+        // From 11 to 209, 20 and 50 are 45 of 300 apart, and a label takes 12 and a gap of 5.
+        let scale = Scale::settings(&[200.0, 100.0, 50.0, 20.0]);
+        let kept = scale.without_overlaps(300.0, |_| 12.0);
+        assert_eq!(labels(&kept), ["20", "50", "100", "200"]);
     }
 
     #[test]
