@@ -1,5 +1,6 @@
 """Plots of runs and sweeps with Matplotlib."""
 
+import math
 import statistics
 import tomllib
 from itertools import accumulate
@@ -126,7 +127,8 @@ class SweepPlots:
         """Plot a figure over a swept key: medians over all other settings, and their range.
 
         `x` is a key of the sweep, by default the last one; its values are equally spaced. Each
-        value of the key `hue` has its own curve; by default that is the first other key.
+        value of the key `hue` has its own curve; by default that is the first other key. A curve
+        has a gap where no run has the figure; elsewhere, the runs without it do not count.
 
         Raises:
             ValueError: there is no such figure or key.
@@ -140,19 +142,20 @@ class SweepPlots:
         if hue is None:
             hue = next((key for key in keys if key != x), None)
         rows = self._rows(name, x, hue)
-        # In the order of the sweep, also if the first runs failed.
-        drawn = {row[x] for row in rows}
-        places = [value for value in dict.fromkeys(self._sweep.runs[x]) if value in drawn]
+        # In the order of the sweep, also if runs failed or did not measure the figure.
+        places = list(dict.fromkeys(self._sweep.runs[x]))
         ax = _axes(ax)
         for curve in dict.fromkeys(_curve(row, hue) for row in rows):
             values: dict[int, list[float]] = {}
             for row in rows:
                 if _curve(row, hue) == curve:
                     values.setdefault(places.index(row[x]), []).append(row["value"])
-            at = sorted(values)
-            middle = [statistics.median(values[place]) for place in at]
+            at = list(range(len(places)))
+            # Matplotlib draws nothing at NaN, and joins no points over it.
+            of_place = [values.get(place, [math.nan]) for place in at]
+            middle = [statistics.median(found) for found in of_place]
             (line,) = ax.plot(at, middle, "o-", label=str(curve))
-            low, high = ([end(values[place]) for place in at] for end in (min, max))
+            low, high = ([end(found) for found in of_place] for end in (min, max))
             ax.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
         ax.set_xticks(range(len(places)), [str(place) for place in places])
         ax.set(xlabel=x, ylabel=_labelled(name, rows))
