@@ -54,7 +54,10 @@ impl Scale {
             }
         };
         let mut scale = Scale::between(min, max, 6);
-        scale.is_log = is_log;
+        if is_log {
+            scale.is_log = true;
+            scale.ticks = log_ticks(min, max);
+        }
         if values.len() <= MOST_TICKS {
             // The runs may have begun in another order.
             scale.ticks = values.to_vec();
@@ -85,26 +88,11 @@ impl Scale {
         let max = if largest > 0.0 { largest * 1.25 } else { 1.0 };
         // A panel shows at most four and a half decades.
         let min = (smallest / 1.25).clamp(max / 30_000.0, max / 1.5);
-        let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
-        let ticks_at = |multiples: &[f64]| -> Vec<f64> {
-            decades
-                .clone()
-                .flat_map(|decade| multiples.iter().map(move |m| m * 10_f64.powi(decade)))
-                .filter(|tick| (min..=max).contains(tick))
-                .collect()
-        };
-        let mut ticks = ticks_at(&[1.0]);
-        if ticks.len() < 3 {
-            ticks = ticks_at(&[1.0, 2.0, 5.0]);
-        }
-        if ticks.len() < 3 {
-            ticks = Scale::between(min, max, 5).ticks;
-        }
         Scale {
             min,
             max,
             is_log: true,
-            ticks,
+            ticks: log_ticks(min, max),
             labels: Vec::new(),
             is_words: false,
         }
@@ -289,6 +277,26 @@ pub fn plain_number(value: f64) -> String {
     rounded.to_string()
 }
 
+/// Decades; in a short range, also 2 and 5 times these, or even steps.
+fn log_ticks(min: f64, max: f64) -> Vec<f64> {
+    let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
+    let ticks_at = |multiples: &[f64]| -> Vec<f64> {
+        decades
+            .clone()
+            .flat_map(|decade| multiples.iter().map(move |m| m * 10_f64.powi(decade)))
+            .filter(|tick| (min..=max).contains(tick))
+            .collect()
+    };
+    let mut ticks = ticks_at(&[1.0]);
+    if ticks.len() < 3 {
+        ticks = ticks_at(&[1.0, 2.0, 5.0]);
+    }
+    if ticks.len() < 3 {
+        ticks = Scale::between(min, max, 5).ticks;
+    }
+    ticks
+}
+
 /// The smallest of 1, 2 and 5 times a power of ten that is not much below `rough`.
 fn nice_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
@@ -341,6 +349,16 @@ mod tests {
         // 0.1 + 0.2 is 0.30000000000000004.
         assert_eq!(plain_number(0.1 + 0.2), "0.3");
         assert_eq!(plain_number(1_048_576.0), "1048576");
+    }
+
+    #[test]
+    fn many_settings_of_several_decades_have_a_tick_at_each() {
+        // 13 values from 1e-5 to 1e-2, in steps of a quarter of a decade.
+        let losses: Vec<f64> = (0..13)
+            .map(|k| 10_f64.powf(f64::from(k) / 4.0 - 5.0))
+            .collect();
+        let scale = Scale::settings(&losses);
+        assert_eq!(labels(&scale), ["0.00001", "0.0001", "0.001", "0.01"]);
     }
 
     #[test]
