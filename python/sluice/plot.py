@@ -53,14 +53,21 @@ class Plots:
         return ax
 
     def cdf(
-        self, quantity: str = "sojourn", ax: "Axes | None" = None, *, hue: str | None = None
+        self,
+        quantity: str = "sojourn",
+        ax: "Axes | None" = None,
+        *,
+        hue: str | None = None,
+        pipe: str = "up",
     ) -> "Axes":
         """Plot the share of packets at or below each value of a quantity.
 
         `quantity` is `sojourn`, `rtt`, or a numeric column of the tables `packets` or `pings`.
         Dropped packets do not count, nor do rows without a value. A super-packet counts as its wire
-        packets, as in the figures. Times are in milliseconds. `hue` is a column, or `queue` for the
-        words of the queue that handled the packet; each of its values has its own curve.
+        packets, as in the figures. Unlike there, the warm-up counts, too. Times are in
+        milliseconds. `hue` is a column, or `queue` for the words of the queue that handled the
+        packet; each of its values has its own curve. Packets are those of the queue of `pipe`; if
+        `hue` is `pipe` or `queue`, those of all queues.
 
         Raises:
             ValueError: there is no such quantity or column, or no row has a value.
@@ -82,15 +89,24 @@ class Plots:
             queue = ["queue"] if "pipe" in table.columns else []
             known = ", ".join([*queue, *table.columns])
             raise ValueError(f"there is no column `{hue}`; one of: {known}")
+        rows = [
+            row for row in table.rows() if row[name] is not None and row.get("verdict") != "dropped"
+        ]
+        if not rows:
+            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
+        if "pipe" in table.columns and column != "pipe":
+            known = ", ".join(dict.fromkeys(row["pipe"] for row in rows))
+            rows = [row for row in rows if row["pipe"] == pipe]
+            if not rows:
+                raise ValueError(
+                    f"no packet of a pipe `{pipe}` has a value of `{quantity}`; pipes with values: "
+                    f"{known}"
+                )
         curves: dict[Any, list[tuple[float, int]]] = {}
         scale = 1e6 if name.endswith("_ns") else 1.0
-        for row in table.rows():
-            if row[name] is not None and row.get("verdict") != "dropped":
-                curve = run.variant if column is None else row[column]
-                point = (row[name] / scale, row.get("segments", 1))
-                curves.setdefault(curve, []).append(point)
-        if not curves:
-            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
+        for row in rows:
+            curve = run.variant if column is None else row[column]
+            curves.setdefault(curve, []).append((row[name] / scale, row.get("segments", 1)))
         ax = _axes(ax)
         names: dict[Any, str] = run.flow_names if column == "flow" else {}
         if hue == "queue":
