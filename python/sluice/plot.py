@@ -1,5 +1,6 @@
 """Plots of runs and sweeps with Matplotlib."""
 
+import math
 import statistics
 import tomllib
 from itertools import accumulate
@@ -52,14 +53,21 @@ class Plots:
         return ax
 
     def cdf(
-        self, quantity: str = "sojourn", ax: "Axes | None" = None, *, hue: str | None = None
+        self,
+        quantity: str = "sojourn",
+        ax: "Axes | None" = None,
+        *,
+        hue: str | None = None,
+        pipe: str = "up",
     ) -> "Axes":
         """Plot the share of packets at or below each value of a quantity.
 
         `quantity` is `sojourn`, `rtt`, or a numeric column of the tables `packets` or `pings`.
         Dropped packets do not count, nor do rows without a value. A super-packet counts as its wire
-        packets, as in the figures. Times are in milliseconds. `hue` is a column, or `queue` for the
-        words of the queue that handled the packet; each of its values has its own curve.
+        packets, as in the figures. Unlike there, the warm-up counts, too. Times are in
+        milliseconds. `hue` is a column, or `queue` for the words of the queue that handled the
+        packet; each of its values has its own curve. Packets are those of the queue of `pipe`; if
+        `hue` is `pipe` or `queue`, those of all queues.
 
         Raises:
             ValueError: there is no such quantity or column, or no row has a value.
@@ -81,15 +89,24 @@ class Plots:
             queue = ["queue"] if "pipe" in table.columns else []
             known = ", ".join([*queue, *table.columns])
             raise ValueError(f"there is no column `{hue}`; one of: {known}")
+        rows = [
+            row for row in table.rows() if row[name] is not None and row.get("verdict") != "dropped"
+        ]
+        if not rows:
+            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
+        if "pipe" in table.columns and column != "pipe":
+            known = ", ".join(dict.fromkeys(row["pipe"] for row in rows))
+            rows = [row for row in rows if row["pipe"] == pipe]
+            if not rows:
+                raise ValueError(
+                    f"no packet of a pipe `{pipe}` has a value of `{quantity}`; pipes with values: "
+                    f"{known}"
+                )
         curves: dict[Any, list[tuple[float, int]]] = {}
         scale = 1e6 if name.endswith("_ns") else 1.0
-        for row in table.rows():
-            if row[name] is not None and row.get("verdict") != "dropped":
-                curve = run.variant if column is None else row[column]
-                point = (row[name] / scale, row.get("segments", 1))
-                curves.setdefault(curve, []).append(point)
-        if not curves:
-            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
+        for row in rows:
+            curve = run.variant if column is None else row[column]
+            curves.setdefault(curve, []).append((row[name] / scale, row.get("segments", 1)))
         ax = _axes(ax)
         names: dict[Any, str] = run.flow_names if column == "flow" else {}
         if hue == "queue":
@@ -126,7 +143,8 @@ class SweepPlots:
         """Plot a figure over a swept key: medians over all other settings, and their range.
 
         `x` is a key of the sweep, by default the last one; its values are equally spaced. Each
-        value of the key `hue` has its own curve; by default that is the first other key.
+        value of the key `hue` has its own curve; by default that is the first other key. A curve
+        has a gap where no run has the figure; elsewhere, the runs without it do not count.
 
         Raises:
             ValueError: there is no such figure or key.
@@ -140,19 +158,20 @@ class SweepPlots:
         if hue is None:
             hue = next((key for key in keys if key != x), None)
         rows = self._rows(name, x, hue)
-        # In the order of the sweep, also if the first runs failed.
-        drawn = {row[x] for row in rows}
-        places = [value for value in dict.fromkeys(self._sweep.runs[x]) if value in drawn]
+        # In the order of the sweep, also if runs failed or did not measure the figure.
+        places = list(dict.fromkeys(self._sweep.runs[x]))
         ax = _axes(ax)
         for curve in dict.fromkeys(_curve(row, hue) for row in rows):
             values: dict[int, list[float]] = {}
             for row in rows:
                 if _curve(row, hue) == curve:
                     values.setdefault(places.index(row[x]), []).append(row["value"])
-            at = sorted(values)
-            middle = [statistics.median(values[place]) for place in at]
+            at = list(range(len(places)))
+            # Matplotlib draws nothing at NaN, and joins no points over it.
+            of_place = [values.get(place, [math.nan]) for place in at]
+            middle = [statistics.median(found) for found in of_place]
             (line,) = ax.plot(at, middle, "o-", label=str(curve))
-            low, high = ([end(values[place]) for place in at] for end in (min, max))
+            low, high = ([end(found) for found in of_place] for end in (min, max))
             ax.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
         ax.set_xticks(range(len(places)), [str(place) for place in places])
         ax.set(xlabel=x, ylabel=_labelled(name, rows))

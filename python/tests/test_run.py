@@ -230,6 +230,33 @@ def test_a_super_packet_counts_as_its_wire_packets_in_a_drawing() -> None:
     assert np.asarray(dots.get_ydata()).tolist() == [4.0, 2.0]
 
 
+class WithAcks(Recorded):
+    """A recording whose ACKs do not wait."""
+
+    packets = sluice.Table(
+        pa.table(
+            {
+                "pipe": ["up", "down", "up", "down"],
+                "verdict": ["sent"] * 4,
+                "segments": [1] * 4,
+                "time_ns": [0] * 4,
+                "sojourn_ns": [4_000_000, 0, 2_000_000, 0],
+            }
+        )
+    )
+
+
+def test_a_distribution_is_that_of_one_direction() -> None:
+    recorded: Any = WithAcks()
+    plot = sluice.Plots(recorded)
+    for axes, values in [(plot.cdf(), [2.0, 4.0]), (plot.cdf(pipe="down"), [0.0, 0.0])]:
+        assert np.asarray(axes.lines[0].get_xdata()).tolist() == values
+    assert [line.get_label() for line in plot.cdf(hue="pipe").lines] == ["up", "down"]
+    words = "no packet of a pipe `up2` has a value of `sojourn`; pipes with values: up, down$"
+    with pytest.raises(ValueError, match=words):
+        plot.cdf(pipe="up2")
+
+
 def test_what_cannot_be_drawn_is_named(done: sluice.Run) -> None:
     recorded: Any = Recorded()
     plot = sluice.Plots(recorded)

@@ -4,12 +4,13 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import matplotlib as mpl
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
@@ -568,7 +569,38 @@ def test_a_failed_run_does_not_change_the_order_of_a_drawing() -> None:
     axes = done.plot.figure("bulk.goodput")
     assert [text.get_text() for text in axes.get_xticklabels()] == OVER["link.rate"]
     # FIFO has a value at the second rate only.
-    assert [len(np.asarray(line.get_xdata())) for line in axes.lines] == [1, 2]
+    drawn = [np.isfinite(np.asarray(line.get_ydata())).tolist() for line in axes.lines]
+    assert drawn == [[False, True], [True, True]]
+
+
+class Measured:
+    """A sweep of three delays, of which some runs did not measure the figure."""
+
+    keys: ClassVar[list[str]] = ["queue", "rtt"]
+    runs = sluice.Table(pa.table({"queue": ["fifo"] * 3 + ["codel"] * 3, "rtt": [20, 50, 100] * 2}))
+    figures = sluice.Table(
+        pa.table(
+            {
+                "queue": ["fifo", "fifo", "codel"],
+                "rtt": [20, 100, 20],
+                "figure": ["fct"] * 3,
+                "unit": ["ms"] * 3,
+                "value": [1.0, 3.0, 2.0],
+            }
+        )
+    )
+
+
+def test_a_drawing_has_a_gap_where_no_run_has_the_figure() -> None:
+    measured: Any = Measured()
+    axes = sluice.SweepPlots(measured).figure("fct")
+    fifo, codel = (np.asarray(line.get_ydata()).tolist() for line in axes.lines)
+    assert [str(value) for value in fifo] == ["1.0", "nan", "3.0"]
+    assert [str(value) for value in codel] == ["2.0", "nan", "nan"]
+    # No run has it at 50, which has its place nevertheless.
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["20", "50", "100"]
+    left, right = axes.get_xlim()
+    assert (left <= 0, right >= 2) == (True, True)
 
 
 def test_a_worker_with_another_program_ends_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:

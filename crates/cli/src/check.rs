@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 /// Draws the delay of every packet of the standard traffic, and the variables of the queue, in the
-/// format of the file `picture`. Nothing can be drawn where no packet left the queue.
+/// format of the file `picture`. Where no packet left the queue, the picture has the drops.
 fn draw(recording: &Recording, picture: &Path) -> Result<Vec<u8>, Error> {
     let report = report_of(&[recording]).map_err(|error| Error::Draw(error.to_string()))?;
     let figure = Figure::of(FigureKind::State);
@@ -131,6 +131,10 @@ fn describe(checked: &Checked, text: &mut String) {
             let value = figure.unit.show(figure.value);
             let _ = writeln!(text, "  {what:<26}{value}");
         }
+    }
+    let mut up = summary.pipes.iter().filter(|pipe| pipe.name == "up");
+    if up.any(|pipe| pipe.sojourn.is_none()) {
+        text.push_str("  no packet left the queue in the measured time\n");
     }
 }
 

@@ -632,14 +632,17 @@ fn digits(x: f64) -> String {
     }
 }
 
-/// Formats a count in at most five characters; a median may be fractional.
+/// Formats a count in at most five characters, of which at least three are digits; a median may be
+/// fractional.
 fn count(n: f64) -> String {
     match n.round() as u64 {
         _ if n.fract() != 0.0 && n < 1000.0 => format!("{n:.1}"),
         n @ 0..100_000 => n.to_string(),
         n @ 100_000..10_000_000 => format!("{}k", n / 1000),
-        n @ 10_000_000..10_000_000_000 => format!("{}M", n / 1_000_000),
-        n => format!("{}G", n / 1_000_000_000),
+        n @ 10_000_000..99_950_000 => format!("{:.1}M", n as f64 / 1e6),
+        n @ 99_950_000..9_999_500_000 => format!("{:.0}M", n as f64 / 1e6),
+        n @ 9_999_500_000..99_950_000_000 => format!("{:.1}G", n as f64 / 1e9),
+        n => format!("{:.0}G", n as f64 / 1e9),
     }
 }
 

@@ -157,8 +157,9 @@ impl App {
         (self.changes, self.uptime_ns) = (sample.changes_total, sample.status.uptime_ns);
     }
 
-    /// Shows a newer sample.
+    /// Shows a newer sample. The log follows what happens while its end is shown.
     pub fn take(&mut self, sample: Sample) {
+        let is_at_end = self.view == View::Log && self.selected + 1 >= self.events.len();
         if self.error.take().is_some() {
             self.note(sample.unix_ms, "the router answers again".to_owned());
         }
@@ -208,7 +209,11 @@ impl App {
         self.history = history;
         if !self.is_paused {
             self.sample = sample;
-            self.selected = self.selected.min(self.rows().saturating_sub(1));
+            let last = self.rows().saturating_sub(1);
+            self.selected = match is_at_end {
+                true => last,
+                false => self.selected.min(last),
+            };
         }
     }
 
@@ -236,7 +241,7 @@ impl App {
                 KeyCode::Char(c) => self.filter.push(c),
                 _ => {}
             }
-            self.selected = 0;
+            self.select_first();
             return true;
         }
         let last = self.rows().saturating_sub(1);
@@ -282,7 +287,16 @@ impl App {
     }
 
     fn go(&mut self, view: View) {
-        (self.view, self.selected) = (view, 0);
+        self.view = view;
+        self.select_first();
+    }
+
+    /// Selects the first row, or the newest line of the log.
+    fn select_first(&mut self) {
+        self.selected = match self.view {
+            View::Log => self.rows().saturating_sub(1),
+            _ => 0,
+        };
     }
 
     /// The number of rows that can be selected.

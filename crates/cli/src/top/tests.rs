@@ -193,6 +193,48 @@ fn the_log_has_changes_once_and_what_began_and_ended() {
 }
 
 #[test]
+fn the_log_opens_at_its_newest_lines_and_follows_there() {
+    let log = |count: u64| {
+        let mut sample = pipes(&[]);
+        let changes = (1..=count).map(|n| change(n * 1000, &format!("pipe {n} config")));
+        sample.changes = changes.collect();
+        sample.changes_total = count;
+        sample
+    };
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(log(30));
+    press(&mut app, "l");
+    let shows = |app: &App, n: u64| screen(app).contains(&format!("pipe {n} config"));
+    // 24 lines without two heads and the keys.
+    assert!(shows(&app, 30) && shows(&app, 10) && !shows(&app, 9));
+    app.take(log(31));
+    assert!(shows(&app, 31) && !shows(&app, 10));
+    press(&mut app, "k");
+    app.take(log(32));
+    assert!(shows(&app, 30) && !shows(&app, 31));
+    app.press(KeyCode::Home);
+    assert!(shows(&app, 1));
+}
+
+#[test]
+fn the_first_and_the_last_line_fit_80_columns() {
+    let mut sample = pipes(&[]);
+    sample.unix_ms = 27_856_000;
+    sample.status.uptime_ns = (1000 * 3600 + 179) * 1_000_000_000;
+    sample.status.commands = 1000;
+    (sample.lateness.p50_ns, sample.lateness.p99_ns) = (100_000, 65_500_000);
+    let mut app = App::new(Order::Sojourn, String::new());
+    app.take(sample);
+    let text = screen(&app);
+    let first = "sluice top 07:44:16 UTC  up 1000:02:59  late p50 100us p99 65.5ms  1000 commands";
+    assert_eq!(text.lines().next(), Some(first));
+    let last = "q quit  s sort: sojourn  Enter open  Esc back  f flows  l log  p pause  / filter";
+    assert_eq!(text.lines().next_back(), Some(last));
+    press(&mut app, "p");
+    assert!(screen(&app).starts_with("sluice top PAUSED  07:44:16 UTC  up "));
+}
+
+#[test]
 fn a_router_that_ends_leaves_the_last_figures_and_says_so() {
     let mut app = app();
     app.fail("no router listens at /run/sluice.sock".into());

@@ -58,7 +58,8 @@ impl App {
                 lines.push(line("changes and events".into(), Look::Head, width));
                 let events: Vec<String> = self.last_events(usize::MAX);
                 let room = room.saturating_sub(1);
-                let first = events.len().saturating_sub(room).min(self.selected);
+                // The selected event is at the bottom.
+                let first = (self.selected + 1).saturating_sub(room);
                 for event in events.into_iter().skip(first).take(room) {
                     lines.push(plain(event));
                 }
@@ -80,7 +81,8 @@ impl App {
         let sample = &self.sample;
         let up = sample.status.uptime_ns / 1_000_000_000;
         format!(
-            "sluice top {}  up {}:{:02}:{:02}  late p50 {} p99 {}  {} commands{}",
+            "sluice top {}{} UTC  up {}:{:02}:{:02}  late p50 {} p99 {}  {} commands",
+            if self.is_paused { "PAUSED  " } else { "" },
             clock(sample.unix_ms),
             up / 3600,
             up / 60 % 60,
@@ -88,7 +90,6 @@ impl App {
             time(sample.lateness.p50_ns),
             time(sample.lateness.p99_ns),
             sample.status.commands,
-            if self.is_paused { "  PAUSED" } else { "" },
         )
     }
 
@@ -105,7 +106,7 @@ impl App {
                 filter => format!("/ filter `{filter}`"),
             };
             format!(
-                "q quit  s sort: {}  {filter}  Enter flows  Esc back  f flows  l log  p pause",
+                "q quit  s sort: {}  Enter open  Esc back  f flows  l log  p pause  {filter}",
                 self.order.word()
             )
         };

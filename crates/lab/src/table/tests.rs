@@ -293,6 +293,24 @@ fifo                bulk-1        up         1.00      17    30.0    90.0      -
 }
 
 #[test]
+fn a_count_of_millions_has_three_digits() {
+    for (n, shown) in [
+        (10_000_000.0, "10.0M"),
+        (10_949_999.0, "10.9M"),
+        (19_999_999.0, "20.0M"),
+        (99_949_999.0, "99.9M"),
+        (99_950_000.0, "100M"),
+        (199_999_999.0, "200M"),
+        (9_999_499_999.0, "9999M"),
+        (9_999_500_000.0, "10.0G"),
+        (19.94e9, "19.9G"),
+        (99.95e9, "100G"),
+    ] {
+        assert_eq!(count(n), shown);
+    }
+}
+
+#[test]
 fn what_is_not_met_stands_below_and_no_line_is_too_wide() {
     let name = "fq_codel target 5ms interval 100ms quantum 300 limit 1200 雪雪雪雪雪雪";
     let mut result = result(name, vec![flow("bulk", Some(1e15)), flow("ping", None)]);

@@ -49,7 +49,10 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
         ),
         FigureKind::Repetitions => {
             let runs = report.runs.iter().map(|run| run.repetitions.len()).max();
-            let marks = figure.marks.explained(runs.unwrap_or(0));
+            let runs = runs.unwrap_or(0);
+            let repeats = report.runs.iter().flat_map(|run| &run.repeats);
+            let least = repeats.map(|repeat| repeat.values.len()).min();
+            let marks = figure.marks.explained(least.unwrap_or(runs), runs);
             Some(marks + &partly_measured(report))
         }
         FigureKind::Totals if report.runs.iter().any(|run| !run.repeats.is_empty()) => Some(

@@ -500,6 +500,7 @@ fn curves(sweep: &Sweep, asked: &Axes, figure: &Figure) -> Vec<Panel> {
         Some((values, _)) => Scale::settings(values),
         None => Scale::words(sweep.x.iter().map(word).collect()),
     };
+    let x_unit = YAxis::label(numeric.as_ref().map_or("", |(_, unit)| unit), &x);
     let place = |x: usize| {
         numeric
             .as_ref()
@@ -529,11 +530,7 @@ fn curves(sweep: &Sweep, asked: &Axes, figure: &Figure) -> Vec<Panel> {
                 false => format!("{title}, {name}"),
             },
             x: x.clone(),
-            x_label: label(
-                &names.axis(&asked.x),
-                numeric.as_ref().map_or("", |(_, unit)| unit),
-            )
-            .into(),
+            x_label: label(&names.axis(&asked.x), &x_unit).into(),
             y: y.clone(),
             y_label: YAxis::label(unit, &y).into(),
             fills: Vec::new(),

@@ -59,12 +59,12 @@ impl Marks {
         found.map(|(_, marks, _)| marks)
     }
 
-    /// What the marks mean for `runs` repetitions, for a caption.
-    pub(super) fn explained(self, runs: usize) -> String {
+    /// What the marks mean of the `least` to `runs` repetitions that measured a figure, for a caption.
+    pub(super) fn explained(self, least: usize, runs: usize) -> String {
         match self {
             Marks::Auto => format!(
                 "Dots: repetitions, which differ in their seed; line: their median; band: {}.",
-                Interval::explained(runs)
+                Interval::explained(least, runs)
             ),
             Marks::Dots => "Dots: repetitions, which differ in their seed.".to_owned(),
             Marks::Interval => {
@@ -119,6 +119,9 @@ pub(super) enum Center {
     Mean,
 }
 
+/// The fewest values with an interval of 95 %: 1 - 2 / 2^6 = 96.9 %.
+const OF_95_PERCENT: usize = 6;
+
 /// A confidence interval of a median. Its bounds are two of the values, so it lies within what is
 /// possible, and it assumes no distribution.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,8 +168,21 @@ impl Interval {
         Some(chosen)
     }
 
-    /// What the interval of `runs` repetitions is, for a caption.
-    pub(super) fn explained(runs: usize) -> String {
+    /// What the intervals of `least` to `runs` repetitions are, for a caption.
+    pub(super) fn explained(least: usize, runs: usize) -> String {
+        if least < runs {
+            // The confidences differ.
+            let words = match (least < OF_95_PERCENT, runs < OF_95_PERCENT) {
+                (_, true) => {
+                    "from the smallest to the largest, a confidence interval of the median of less than 95 %"
+                }
+                (true, false) => {
+                    "confidence interval of the median of at least 95 %; of fewer than six values, their range"
+                }
+                (false, false) => "confidence interval of the median of at least 95 %",
+            };
+            return words.to_owned();
+        }
         match Interval::left_out(runs) {
             Some((0, confidence)) => format!(
                 "from the smallest to the largest of the {runs}, a {:.0} % confidence interval of the median",
@@ -477,14 +493,25 @@ mod tests {
         // 1 - 2 / 2^3 = 75 %, 1 - 2 / 2^5 = 93.75 %: their range.
         assert_eq!(of(3), Some((1.0, 3.0)));
         assert_eq!(of(5), Some((1.0, 5.0)));
-        assert!(Interval::explained(3).ends_with("a 75 % confidence interval of the median"));
+        assert!(Interval::explained(3, 3).ends_with("a 75 % confidence interval of the median"));
         // The tables of the sign test: of 10 values the second and the ninth (97.9 %), of 20 the
         // sixth and the fifteenth (95.9 %).
         assert_eq!(of(10), Some((2.0, 9.0)));
         assert_eq!(of(20), Some((6.0, 15.0)));
         assert_eq!(
-            Interval::explained(10),
+            Interval::explained(10, 10),
             "97 % confidence interval of the median"
+        );
+        // Bands of different numbers of values have different confidences.
+        assert_eq!(
+            Interval::explained(3, 5),
+            "from the smallest to the largest, a confidence interval of the median of less than 95 %"
+        );
+        let at_least = "confidence interval of the median of at least 95 %";
+        assert_eq!(Interval::explained(6, 10), at_least);
+        assert_eq!(
+            Interval::explained(5, 10),
+            format!("{at_least}; of fewer than six values, their range")
         );
     }
 

@@ -54,10 +54,16 @@ impl Scale {
             }
         };
         let mut scale = Scale::between(min, max, 6);
-        scale.is_log = is_log;
+        if is_log {
+            scale.is_log = true;
+            scale.ticks = log_ticks(min, max);
+        }
         if values.len() <= MOST_TICKS {
+            // The runs may have begun in another order.
             scale.ticks = values.to_vec();
-            scale.labels = values.iter().map(|value| plain_number(*value)).collect();
+            scale.ticks.sort_by(f64::total_cmp);
+            let ticks = scale.ticks.iter();
+            scale.labels = ticks.map(|value| plain_number(*value)).collect();
         }
         scale
     }
@@ -82,26 +88,11 @@ impl Scale {
         let max = if largest > 0.0 { largest * 1.25 } else { 1.0 };
         // A panel shows at most four and a half decades.
         let min = (smallest / 1.25).clamp(max / 30_000.0, max / 1.5);
-        let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
-        let ticks_at = |multiples: &[f64]| -> Vec<f64> {
-            decades
-                .clone()
-                .flat_map(|decade| multiples.iter().map(move |m| m * 10_f64.powi(decade)))
-                .filter(|tick| (min..=max).contains(tick))
-                .collect()
-        };
-        let mut ticks = ticks_at(&[1.0]);
-        if ticks.len() < 3 {
-            ticks = ticks_at(&[1.0, 2.0, 5.0]);
-        }
-        if ticks.len() < 3 {
-            ticks = Scale::between(min, max, 5).ticks;
-        }
         Scale {
             min,
             max,
             is_log: true,
-            ticks,
+            ticks: log_ticks(min, max),
             labels: Vec::new(),
             is_words: false,
         }
@@ -276,9 +267,34 @@ const EDGE: f64 = 0.05;
 /// With more settings than this, an axis has ordinary ticks.
 const MOST_TICKS: usize = 12;
 
-/// A number with as many decimals as it has, up to three.
+/// A whole number as it is, and any other with up to seven digits.
 pub fn plain_number(value: f64) -> String {
-    ((value * 1e3).round() / 1e3).to_string()
+    if value.fract() == 0.0 {
+        return value.to_string();
+    }
+    // Of two settings below 0.001, decimals would make the same number.
+    let rounded = format!("{value:.6e}").parse().unwrap_or(value);
+    rounded.to_string()
+}
+
+/// Decades; in a short range, also 2 and 5 times these, or even steps.
+fn log_ticks(min: f64, max: f64) -> Vec<f64> {
+    let decades = min.log10().floor() as i32..=max.log10().ceil() as i32;
+    let ticks_at = |multiples: &[f64]| -> Vec<f64> {
+        decades
+            .clone()
+            .flat_map(|decade| multiples.iter().map(move |m| m * 10_f64.powi(decade)))
+            .filter(|tick| (min..=max).contains(tick))
+            .collect()
+    };
+    let mut ticks = ticks_at(&[1.0]);
+    if ticks.len() < 3 {
+        ticks = ticks_at(&[1.0, 2.0, 5.0]);
+    }
+    if ticks.len() < 3 {
+        ticks = Scale::between(min, max, 5).ticks;
+    }
+    ticks
 }
 
 /// The smallest of 1, 2 and 5 times a power of ten that is not much below `rough`.
@@ -324,6 +340,33 @@ mod tests {
         let scale = Scale::settings(&[1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0]);
         let kept = scale.without_overlaps(60.0, |_| 12.0);
         assert_eq!(labels(&kept), ["1", "", "5", "", "", "20", "", "80"]);
+    }
+
+    #[test]
+    fn labels_of_small_settings_are_their_values() {
+        let losses = Scale::settings(&[0.0001, 0.0005, 0.001, 0.01]);
+        assert_eq!(labels(&losses), ["0.0001", "0.0005", "0.001", "0.01"]);
+        // 0.1 + 0.2 is 0.30000000000000004.
+        assert_eq!(plain_number(0.1 + 0.2), "0.3");
+        assert_eq!(plain_number(1_048_576.0), "1048576");
+    }
+
+    #[test]
+    fn many_settings_of_several_decades_have_a_tick_at_each() {
+        // 13 values from 1e-5 to 1e-2, in steps of a quarter of a decade.
+        let losses: Vec<f64> = (0..13)
+            .map(|k| 10_f64.powf(f64::from(k) / 4.0 - 5.0))
+            .collect();
+        let scale = Scale::settings(&losses);
+        assert_eq!(labels(&scale), ["0.00001", "0.0001", "0.001", "0.01"]);
+    }
+
+    #[test]
+    fn settings_in_any_order_have_their_labels() {
+        // From 11 to 209, 20 and 50 are 45 of 300 apart, and a label takes 12 and a gap of 5.
+        let scale = Scale::settings(&[200.0, 100.0, 50.0, 20.0]);
+        let kept = scale.without_overlaps(300.0, |_| 12.0);
+        assert_eq!(labels(&kept), ["20", "50", "100", "200"]);
     }
 
     #[test]

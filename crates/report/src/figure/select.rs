@@ -631,7 +631,12 @@ fn distinct(texts: impl Iterator<Item = String>) -> String {
 
 pub(super) fn has_values(panel: &Panel) -> bool {
     let has_line = panel.lines.iter().any(|line| !line.pieces.is_empty());
-    has_line || !panel.fills.is_empty() || panel.clouds.iter().any(|cloud| !cloud.sent.is_empty())
+    let has_packets = |cloud: &Cloud| {
+        [&cloud.sent, &cloud.marked, &cloud.dropped]
+            .iter()
+            .any(|at| !at.is_empty())
+    };
+    has_line || !panel.fills.is_empty() || panel.clouds.iter().any(has_packets)
 }
 
 fn values(lines: &[Line]) -> impl Iterator<Item = f64> + '_ {

@@ -6,7 +6,7 @@ use resvg::usvg;
 use usvg::Rect;
 
 use super::*;
-use crate::model::{Repeat, Series, State};
+use crate::model::{Repeat, Series, State, Verdict};
 use crate::tests::{comparable, drawable};
 
 #[test]
@@ -105,6 +105,28 @@ fn the_state_begins_with_what_decides_and_not_with_an_instant() {
         .collect();
     assert_eq!(titles, ["count", "lastcount", "drop_next"]);
 }
+
+#[test]
+fn packets_are_drawn_also_if_all_of_them_were_marked_or_dropped() {
+    for verdict in [Verdict::Marked, Verdict::Dropped] {
+        let mut report = drawable();
+        for run in &mut report.runs {
+            run.queues[0].packets.verdict.fill(verdict);
+        }
+        let titles = |panels: Vec<Panel>| -> Vec<String> {
+            panels.into_iter().map(|panel| panel.title).collect()
+        };
+        assert_eq!(titles(compare::state_panels(&report)), [PACKETS]);
+        let over_time = titles(select::time_panels(&report, FlowLines::Sum));
+        assert!(
+            over_time.iter().any(|title| title == PACKETS),
+            "{over_time:?}"
+        );
+        svg(&report, &Figure::of(FigureKind::State)).expect("the packets are drawn");
+    }
+}
+
+const PACKETS: &str = "Sojourn time of every packet";
 
 fn marked(marks: Marks) -> Figure {
     Figure {

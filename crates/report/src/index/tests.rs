@@ -106,6 +106,35 @@ fn a_queue_from_which_no_ping_returns_is_not_best_by_its_delay() {
 }
 
 #[test]
+fn nothing_is_a_share_of_no_goodput_or_a_multiple_of_no_wait() {
+    let waiting = |name, goodput, p95_ms| {
+        let mut row = row(name, goodput, p95_ms, None, 0.0);
+        row.candidate.figures.delay_of = DelayOf::Packets;
+        row
+    };
+    let all = judge(&[waiting("fifo", 9.5, 0.0), waiting("codel", 9.5, 1.2)]);
+    assert_eq!(
+        all[1].why,
+        "95 % of packets take up to 1.20 ms, longer than with fifo; full goodput (9.50 Mbit/s); \
+         drops no packets"
+    );
+    // Of two queues that are mostly empty, none is slower.
+    let all = judge(&[waiting("fifo", 9.5, 0.0), waiting("codel", 5.0, 0.0)]);
+    assert!(
+        all[1]
+            .why
+            .starts_with("95 % of packets within 0.00 µs, about the same as with fifo; "),
+        "{all:?}"
+    );
+    for one in judge(&[
+        row("fifo", 0.0, 20.0, None, 0.0),
+        row("codel", 0.0, 30.0, None, 0.0),
+    ]) {
+        assert!(one.why.contains("; no payload arrived; "), "{one:?}");
+    }
+}
+
+#[test]
 fn a_queue_is_not_best_for_games_if_another_has_a_lower_delay() {
     // 62 ms at 90 % of the goodput: not below a third of 173 ms.
     let rows = [

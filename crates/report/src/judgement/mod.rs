@@ -95,6 +95,8 @@ pub(crate) const ABOUT: f64 = 1.1;
 /// A reaction within 100 ms is felt as immediate (Miller, "Response time in man-computer conversational
 /// transactions", 1968): a lower delay at the expense of goodput is no better for games.
 const UNNOTICED_NS: f64 = 100e6;
+/// Packets of an empty queue wait less than this.
+const NO_WAIT_NS: f64 = 1e3;
 /// A share of lost probes that leaves a queue among the candidates for the lowest delay.
 const FEW_LOST: f64 = 0.02;
 /// A share of lost probes from which the text says of how many probes the delay is.
@@ -349,7 +351,13 @@ fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String 
     }
     match p95 / lowest {
         f if f < 1.0 => format!("95 % of {of} within {shown}, at the expense of goodput"),
-        f if f < 1.05 => format!("95 % of {of} within {shown}, about the same as with {holder}"),
+        f if f < 1.05 || p95 < NO_WAIT_NS => {
+            format!("95 % of {of} within {shown}, about the same as with {holder}")
+        }
+        // Nothing is a multiple of no wait.
+        _ if lowest < NO_WAIT_NS => {
+            format!("95 % of {of} take up to {shown}, longer than with {holder}")
+        }
         f if f < 10.0 => {
             format!("95 % of {of} take up to {shown}, {f:.1} times as long as with {holder}")
         }
@@ -372,6 +380,7 @@ fn goodput_words(figures: &Figures, best: &Best, has_rivals: bool) -> String {
     let shown = rate(own);
     match own / most {
         _ if !has_rivals => format!("{shown} of goodput"),
+        _ if most <= 0.0 => "no payload arrived".to_owned(),
         share if share >= 0.98 => format!("full goodput ({shown})"),
         share if share >= NEARLY => format!("{:.0} % of the best goodput ({shown})", share * 100.0),
         share => format!("gives up {:.0} % of the goodput", (1.0 - share) * 100.0),

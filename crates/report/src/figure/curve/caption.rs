@@ -37,13 +37,15 @@ fn usual_caption(
             _ => format!("{figure}: median of {runs} per point{backend}.{colours}"),
         };
     }
+    let counts = sweep.points.iter().map(|point| point.spread.count);
+    let least = counts.min().unwrap_or(sweep.runs);
     match marks_of(sweep, marks) {
         Marks::Auto => {
-            let band = Interval::explained(sweep.runs);
+            let band = Interval::explained(least, sweep.runs);
             format!("{figure}: median of {runs} per point{backend}. Band: {band}.")
         }
         marks => {
-            let explained = marks.explained(sweep.runs);
+            let explained = marks.explained(least, sweep.runs);
             format!("{figure}, {runs} per point{backend}. {explained}")
         }
     }

@@ -85,6 +85,48 @@ fn a_curve_has_a_gap_where_nothing_was_measured() {
 }
 
 #[test]
+fn the_caption_of_bands_counts_the_runs_that_measured_the_figure() {
+    let axes = Axes {
+        x: "link.rate".into(),
+        y: "total.goodput".into(),
+        ..Axes::default()
+    };
+    let own = Words { own: &[] };
+    let caption = |results: &[VariantResult]| {
+        let sweep = Sweep::of(results, &axes).expect("a sweep");
+        caption(&sweep, &axes, (Form::Curve, Marks::Auto, own), false)
+    };
+    let mut results = results(&[("1Mbit/s", Some(1.0)), ("2Mbit/s", Some(2.0))]);
+    // 1 - 2 / 2^2.
+    let all = caption(&results);
+    assert!(
+        all.contains("of the 2, a 50 % confidence interval"),
+        "{all}"
+    );
+    results[0].runs[1].summary.total_goodput_bps = None;
+    let some = caption(&results);
+    assert!(some.contains("median of less than 95 %."), "{some}");
+}
+
+#[test]
+fn the_x_axis_of_a_curve_says_that_it_is_logarithmic() {
+    let axes = Axes {
+        x: "link.rate".into(),
+        y: "total.goodput".into(),
+        ..Axes::default()
+    };
+    let label = |most| {
+        let goodputs = [("1Mbit/s", Some(1.0)), (most, Some(1.0))];
+        let sweep = Sweep::of(&results(&goodputs), &axes).expect("a sweep");
+        let panel = curves(&sweep, &axes, &Figure::time()).remove(0);
+        panel.x_label.into_owned()
+    };
+    assert_eq!(label("10Mbit/s"), "Link rate (Mbit/s)");
+    // The settings differ by more than a factor of ten.
+    assert_eq!(label("20Mbit/s"), "Link rate (Mbit/s, logarithmic)");
+}
+
+#[test]
 fn a_curve_has_a_gap_where_no_run_was_made() {
     let of = |queue: &str, goodputs: &[(&str, Option<f64>)]| {
         let mut results = results(goodputs);
