@@ -59,3 +59,14 @@ export function measuredIn(run: Run, repeat: Repeat): string {
   const [count, all] = [repeat.values.length, run.repetitions.length];
   return count < all ? `, in ${count} of ${all} runs` : "";
 }
+
+/**
+ * The range of a figure over the repetitions, " (9.4 to 9.6)", and in how many of them it was measured
+ * unless in all, ", in 5 of 8 runs"; nothing for a single run. `say` formats a value as the one before it.
+ */
+export function rangeOver(run: Run, figure: string, say: (value: number) => string): string {
+  const repeat = run.repeats.find((entry) => entry.figure === figure);
+  if (repeat === undefined) return "";
+  const [low, high] = [say(Math.min(...repeat.values)), say(Math.max(...repeat.values))];
+  return (low === high ? "" : ` (${low} to ${high})`) + measuredIn(run, repeat);
+}
