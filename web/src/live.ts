@@ -20,6 +20,7 @@ import {
   type Series,
   total,
 } from "./live/sample.ts";
+import { type Content, Table } from "./live/table.ts";
 import { megabits, milliseconds, whole } from "./maths/format.ts";
 import { preferred, type StateUnit, sayStates, stateUnit } from "./maths/states.ts";
 import { watchTheme } from "./theme.ts";
@@ -45,10 +46,13 @@ class Live {
   private stateName = "";
   private stateNames = "";
   private stateUnit: StateUnit = stateUnit("count");
-  private readonly header = h("header", { class: "live-head" });
+  private readonly heading = h("div", {});
+  private readonly ports = new Table();
+  private readonly header = h("header", { class: "live-head" }, this.heading, this.ports.element);
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
-  private readonly tables = h("div", {});
+  private readonly idle = h("p", { class: "note", hidden: true }, "No pipe or queue has had a packet yet.");
+  private readonly tables: { table: Table; content: (sample: Sample) => Content | null }[];
   private readonly control = new Control();
   private changed = 0;
   private names = "";
@@ -69,7 +73,15 @@ class Live {
     });
     const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
     this.makeCharts();
-    place.replaceChildren(this.header, toolbar, this.grid, this.control.element, this.tables);
+    this.tables = TABLES.map((content) => ({ table: new Table(), content }));
+    place.replaceChildren(
+      this.header,
+      toolbar,
+      this.grid,
+      this.control.element,
+      this.idle,
+      ...this.tables.map(({ table }) => table.element),
+    );
     this.refreshing = setInterval(() => {
       if (this.level !== LEVELS[0] && !this.isOver) void this.refresh();
     }, REFRESH_MS);
@@ -215,11 +227,8 @@ class Live {
         chart.setLines(drawn);
       }
     }
-    this.tables.replaceChildren(
-      ...[objects(sample), roundTrips(sample), flows(sample), busiestHosts(sample), changes(sample)].filter(
-        (table) => table !== null,
-      ),
-    );
+    this.idle.hidden = sample.objects.length > 0;
+    for (const { table, content } of this.tables) table.show(content(sample));
   }
 
   /** Lists the variables of the algorithms that are drawn. */
@@ -266,23 +275,23 @@ class Live {
             h("h2", {}, this.isOver ? `${this.run.name}: over` : nowRunning(this.run, up)),
             `live · ${time} · ${lateText}`,
           ];
-    this.header.replaceChildren(
+    this.heading.replaceChildren(
       title,
       h("p", { class: "note" }, note),
       ...(dropped === "" ? [] : [h("p", { class: "note" }, `dropped since the start: ${dropped}`)]),
-      table(
-        "Ports",
-        ["port", "in", "out", "in, packets/s", "out, packets/s", "lost"],
-        sample.ports.map((port) => [
-          port.name,
-          megabits(port.received_bps / 1e6),
-          megabits(port.sent_bps / 1e6),
-          whole(port.received_per_s),
-          whole(port.sent_per_s),
-          whole(port.lost),
-        ]),
-      ),
     );
+    this.ports.show({
+      title: "Ports",
+      heads: ["port", "in", "out", "in, packets/s", "out, packets/s", "lost"],
+      rows: sample.ports.map((port) => [
+        port.name,
+        megabits(port.received_bps / 1e6),
+        megabits(port.sent_bps / 1e6),
+        whole(port.received_per_s),
+        whole(port.sent_per_s),
+        whole(port.lost),
+      ]),
+    });
   }
 
   private drawPicker(sample: Sample): void {
@@ -299,23 +308,6 @@ class Live {
   }
 }
 
-function table(title: string, heads: string[], rows: string[][]): HTMLElement {
-  const head = heads.map((text) => h("th", { scope: "col" }, text));
-  const body = rows.map(([first = "", ...cells]) =>
-    h("tr", {}, h("th", { scope: "row" }, first), ...cells.map((cell) => h("td", {}, cell))),
-  );
-  return h(
-    "section",
-    { class: "card" },
-    h("h2", {}, title),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-      h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...body)),
-    ),
-  );
-}
-
 const sojourn = (traffic: Pick<LiveObject, "sojourn">): string[] =>
   traffic.sojourn === null
     ? ["–", "–", "–"]
@@ -323,8 +315,8 @@ const sojourn = (traffic: Pick<LiveObject, "sojourn">): string[] =>
         milliseconds(ns / 1e6),
       );
 
-function objects(sample: Sample): HTMLElement | null {
-  if (sample.objects.length === 0) return h("p", { class: "note" }, "No pipe or queue has had a packet yet.");
+function objects(sample: Sample): Content | null {
+  if (sample.objects.length === 0) return null;
   const rows = sample.objects.map((object) => [
     label(object),
     megabits(object.rate_bps / 1e6),
@@ -350,10 +342,10 @@ function objects(sample: Sample): HTMLElement | null {
     "AQM state",
     "queue",
   ];
-  return table(`Pipes and queues${more}`, heads, rows);
+  return { title: `Pipes and queues${more}`, heads, rows };
 }
 
-function roundTrips(sample: Sample): HTMLElement | null {
+function roundTrips(sample: Sample): Content | null {
   if (!sample.rtt) return null;
   const { all, objects, hosts } = sample.rtt;
   const rows = [...all, ...objects, ...hosts.slice(0, 20)].map(({ name, source, samples, rtt }) => [
@@ -362,10 +354,11 @@ function roundTrips(sample: Sample): HTMLElement | null {
     whole(samples),
     ...sojourn({ sojourn: rtt }),
   ]);
-  return table("Round-trip times, last minute", ["", "from", "samples", "p50", "p95", "p99"], rows);
+  const heads = ["", "from", "samples", "p50", "p95", "p99"];
+  return { title: "Round-trip times, last minute", heads, rows };
 }
 
-function flows(sample: Sample): HTMLElement | null {
+function flows(sample: Sample): Content | null {
   if (sample.flows.length === 0) return null;
   const rows = sample.flows
     .slice(0, 20)
@@ -378,10 +371,11 @@ function flows(sample: Sample): HTMLElement | null {
       whole(total(flow.dropped)),
       whole(flow.marked),
     ]);
-  return table("Busiest flows", ["", "in", "rate", "queued", "p50", "p95", "p99", "dropped", "marked"], rows);
+  const heads = ["", "in", "rate", "queued", "p50", "p95", "p99", "dropped", "marked"];
+  return { title: "Busiest flows", heads, rows };
 }
 
-function busiestHosts(sample: Sample): HTMLElement | null {
+function busiestHosts(sample: Sample): Content | null {
   if (sample.flows.length === 0) return null;
   const rows = hosts(sample.flows)
     .slice(0, 20)
@@ -393,14 +387,11 @@ function busiestHosts(sample: Sample): HTMLElement | null {
       whole(host.backlog_packets),
       whole(host.dropped),
     ]);
-  return table(
-    `Busiest hosts, of the ${sample.flows.length} busiest flows`,
-    ["", "flows", "sent", "received", "queued", "dropped"],
-    rows,
-  );
+  const heads = ["", "flows", "sent", "received", "queued", "dropped"];
+  return { title: `Busiest hosts, of the ${sample.flows.length} busiest flows`, heads, rows };
 }
 
-function changes(sample: Sample): HTMLElement | null {
+function changes(sample: Sample): Content | null {
   if (sample.changes.length === 0) return null;
   const rows = [...sample.changes]
     .reverse()
@@ -410,8 +401,11 @@ function changes(sample: Sample): HTMLElement | null {
       change.text,
       change.refused === undefined ? "done" : `refused: ${change.refused}`,
     ]);
-  return table("Changes", ["", "by", "command", ""], rows);
+  return { title: "Changes", heads: ["", "by", "command", ""], rows };
 }
+
+/** The tables below the charts, in their order. */
+const TABLES = [objects, roundTrips, flows, busiestHosts, changes];
 
 /** Exchanges the token behind the address for a cookie, and removes it from the address. */
 async function login(): Promise<void> {

@@ -205,6 +205,9 @@ const sampleOfRun = (number) => {
   };
 };
 
+// Samples of a connection: only some, so that the pictures are of a page at rest.
+let most = 8;
+
 // What stands for the router refuses an algorithm that it does not know, and takes one change back.
 let undo = null;
 const sent = [];
@@ -259,9 +262,8 @@ const server = createServer((request, response) => {
       response.write(`id: ${number}\ndata: ${JSON.stringify(sample(number))}\n\n`);
     };
     send();
-    // Ends after some samples, so that the pictures are of a page at rest.
     const timer = setInterval(() => {
-      if (number < 8) send();
+      if (number < most) send();
     }, 300);
     response.on("close", () => clearInterval(timer));
   } else {
@@ -270,6 +272,37 @@ const server = createServer((request, response) => {
 });
 await new Promise((done) => server.listen(0, "127.0.0.1", done));
 const address = `http://127.0.0.1:${server.address().port}/`;
+
+/** What a reader has scrolled, focused or selected stays when samples come. */
+async function checkReader(page, where) {
+  const came = (number) =>
+    page.waitForFunction(
+      (wanted) => document.getElementById("page").dataset.number === wanted,
+      String(number),
+    );
+  const region = page.locator('.scroll[aria-label="Pipes and queues"]');
+  const scrolled = await region.evaluate((element) => {
+    element.focus();
+    element.scrollLeft = 40;
+    return element.scrollLeft;
+  });
+  check(scrolled === 40 || where === "1280 px", `${where}: the table is scrolled by ${scrolled}`);
+  most = 10;
+  await came(10);
+  const still = await region.evaluate((element) => element.scrollLeft);
+  check(still === scrolled, `${where}: the table is scrolled by ${still}, not ${scrolled}`);
+  const focus = await page.evaluate(() => document.activeElement?.getAttribute("aria-label"));
+  check(focus === "Pipes and queues", `${where}: the focus is on ${focus}`);
+  await page.evaluate(() => {
+    const cell = document.querySelector('.scroll[aria-label="Changes"] tbody td:nth-child(3)');
+    getSelection().selectAllChildren(cell);
+  });
+  most = 12;
+  await came(12);
+  const selected = await page.evaluate(() => String(getSelection()));
+  check(selected === "<b>pipe 2</b>", `${where}: "${selected}" is selected`);
+  most = 8;
+}
 
 async function showRuns() {
   for (const [width, scheme] of [
@@ -301,11 +334,14 @@ async function showRuns() {
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(wide <= 0, `${where}: the page is ${wide} px too wide`);
     await page.screenshot({ path: `${out}/runs-${width}.png`, fullPage: true });
+    await page.focus(".runs-table a");
     runs = runsState(2);
     await page.waitForFunction(() =>
       document.getElementById("page").textContent.includes("<b>fq</b>: 273 of"),
     );
     await says("2 of 4 done", "runs/sweep/codel");
+    const focus = await page.evaluate(() => document.activeElement?.getAttribute("href"));
+    check(focus === "/report/0", `${where}: the focus is on ${focus}`);
     runs = runsState(3);
     // The figures of the last run stay.
     await page.waitForFunction(() => document.getElementById("page").textContent.includes("<b>fq</b>: over"));
@@ -417,6 +453,7 @@ try {
     // Two reasons, and the marks.
     await page.waitForFunction(() => document.querySelector("#chart-drops").dataset.series === "3");
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
+    await checkReader(page, where);
     await context.close();
   }
   check(asked.includes("POST /login"), "the page did not log in");

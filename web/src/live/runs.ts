@@ -58,6 +58,7 @@ export class Runs {
   private readonly sum = h("p", { class: "note", role: "status" });
   private readonly bar = h("progress", { class: "runs-bar", value: 0, max: 1, "aria-label": "All runs" });
   private readonly rows = h("tbody", {});
+  private readonly known: { text: string; element: HTMLElement }[] = [];
   readonly element = h(
     "section",
     { class: "card", "aria-label": "Runs" },
@@ -84,7 +85,17 @@ export class Runs {
     this.sum.textContent = summary(state);
     this.bar.max = Math.max(state.total, 1);
     this.bar.value = state.runs.reduce((sum, run) => sum + run.part, 0);
-    this.rows.replaceChildren(...state.runs.map((run) => this.row(run)));
+    // A row that says the same stays, and with it the focus on its link.
+    for (const [at, run] of state.runs.entries()) {
+      const text = JSON.stringify(run);
+      const known = this.known[at];
+      if (known?.text === text) continue;
+      const element = this.row(run);
+      if (known === undefined) this.rows.append(element);
+      else known.element.replaceWith(element);
+      this.known[at] = { text, element };
+    }
+    for (const { element } of this.known.splice(state.runs.length)) element.remove();
   }
 
   /** Shows a sentence instead of the counts. */
