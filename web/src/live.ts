@@ -6,7 +6,7 @@ import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
-import { fetchRuns, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
+import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
   extend,
   flowLabel,
@@ -455,13 +455,21 @@ class Suite {
     page.replaceChildren(this.runs.element, this.place);
   }
 
+  /** Follows the runs. Without an answer, it asks again unless no run was left. */
   async follow(first: RunsState): Promise<void> {
-    for (let state: RunsState | null = first; state !== null; ) {
-      this.runs.show(state);
-      this.page.dataset["runs"] = String(state.done);
-      this.turnTo(state.live);
+    let last = first;
+    let answer: RunsState | null = first;
+    while (answer !== null || !isOver(last)) {
+      if (answer === null) {
+        this.runs.say("No answer; the runs may have ended.");
+      } else {
+        last = answer;
+        this.runs.show(answer);
+        this.page.dataset["runs"] = String(answer.done);
+        this.turnTo(answer.live);
+      }
       await new Promise((done) => setTimeout(done, FOLLOW_MS));
-      state = await fetchRuns().catch((error: unknown) => {
+      answer = await fetchRuns().catch((error: unknown) => {
         if (!(error instanceof TypeError)) throw error;
         return null;
       });

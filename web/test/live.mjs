@@ -99,6 +99,8 @@ const history = () => ({
 // What stands for `sluice run --http`; null for a router.
 const names = (live) => ["fifo", "codel", live === 1 ? "fq_codel" : "<b>fq</b>", "pie"];
 let runs = null;
+// Whether requests for the progress fail.
+let isDown = false;
 const runsState = (live) => ({
   total: 4,
   done: live,
@@ -240,6 +242,8 @@ const server = createServer((request, response) => {
     response.writeHead(204, { "Set-Cookie": "sluice_session=1; HttpOnly; SameSite=Strict; Path=/" }).end();
   } else if (path === "/") {
     response.writeHead(200, { "Content-Type": "text/html; charset=utf-8" }).end(html);
+  } else if (path === "/runs" && isDown) {
+    request.socket.destroy();
   } else if (path === "/runs") {
     response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(runs));
   } else if (path === "/control") {
@@ -340,6 +344,14 @@ async function showRuns() {
       document.getElementById("page").textContent.includes("<b>fq</b>: 273 of"),
     );
     await says("2 of 4 done", "runs/sweep/codel");
+    // A connection that is broken for a while, and another program that answers.
+    isDown = true;
+    await page.waitForFunction(() =>
+      document.getElementById("page").textContent.includes("No answer; the runs may have ended."),
+    );
+    await says("<b>fq</b>: 2", "pipe 1");
+    isDown = false;
+    await page.waitForFunction(() => document.getElementById("page").textContent.includes("2 of 4 done"));
     const focus = await page.evaluate(() => document.activeElement?.getAttribute("href"));
     check(focus === "/report/0", `${where}: the focus is on ${focus}`);
     runs = runsState(3);

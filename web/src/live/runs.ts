@@ -40,10 +40,15 @@ export function duration(seconds: number): string {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
+/** Whether no run is left. */
+export function isOver(state: RunsState): boolean {
+  return state.done + state.failed === state.total;
+}
+
 /** Returns the progress of all runs in a sentence. */
 export function summary(state: RunsState): string {
   const counts = `${state.done} of ${state.total} done, ${state.failed} failed`;
-  if (state.done + state.failed === state.total) return counts;
+  if (isOver(state)) return counts;
   const left = state.left_s === null ? "the end is not known yet" : `about ${duration(state.left_s)} left`;
   return `${counts}, ${left}`;
 }
