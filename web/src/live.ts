@@ -19,6 +19,7 @@ import {
   type Sample,
   type Series,
   total,
+  withGaps,
 } from "./live/sample.ts";
 import { type Content, Table } from "./live/table.ts";
 import { megabits, milliseconds, whole } from "./maths/format.ts";
@@ -101,6 +102,11 @@ class Live {
     this.draw();
   }
 
+  /** Fetches what came while no sample did. The page stays as it is if there is no answer. */
+  catchUp(): void {
+    this.refresh().catch(() => undefined);
+  }
+
   take(sample: Sample): void {
     this.sample = sample;
     extend(this.past, sample);
@@ -139,13 +145,16 @@ class Live {
       suffix: string,
       flow: number,
       scale = 1,
-    ): Line => ({
-      label: suffix === "" ? series.name : `${series.name}, ${suffix}`,
-      variant: hue,
-      flow,
-      time: series.unix_ms.map((at) => this.ago(at)),
-      value: values.map((value) => (value === null ? null : value * scale)),
-    });
+    ): Line => {
+      const { time, value } = withGaps(series.unix_ms, values, series.step_ms);
+      return {
+        label: suffix === "" ? series.name : `${series.name}, ${suffix}`,
+        variant: hue,
+        flow,
+        time: time.map((at) => this.ago(at)),
+        value: value.map((one) => (one === null ? null : one * scale)),
+      };
+    };
     this.charts = [
       chart("rate", "Rate", "at which packets left the queue", "Mbit/s", megabits, (series, hue) => [
         line(series, hue, series.rate_bps, "", 0, 1e-6),
@@ -424,6 +433,7 @@ async function followRouter(page: HTMLElement): Promise<void> {
   const follow = (): void => {
     const events = new EventSource("/events");
     events.onmessage = (event: MessageEvent<string>) => {
+      if (!alarm.hidden) live.catchUp();
       alarm.hidden = true;
       live.take(JSON.parse(event.data) as Sample);
     };
@@ -484,15 +494,30 @@ class Suite {
       this.shown.live.end();
       this.shown = null;
     }
-    if (run === null || this.shown !== null) return;
-    const live = new Live(this.page, this.place, run);
+    if (run === null) return;
+    if (this.shown === null) {
+      const live = new Live(this.page, this.place, run);
+      this.shown = { run, live, events: this.listen(live) };
+    } else if (this.shown.events.readyState === EventSource.CLOSED) {
+      // After an answer that refuses, the browser does not try again.
+      this.shown.events = this.listen(this.shown.live);
+    }
+  }
+
+  private listen(live: Live): EventSource {
     const events = new EventSource("/events");
+    let isLost = false;
     events.onmessage = (event: MessageEvent<string>) => {
+      if (isLost) live.catchUp();
+      isLost = false;
       live.take(JSON.parse(event.data) as Sample);
     };
-    this.shown = { run, live, events };
-    // What came before this page was opened.
-    live.refresh().catch(() => undefined);
+    events.onerror = () => {
+      isLost = true;
+    };
+    // What came before.
+    live.catchUp();
+    return events;
   }
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { extend, type Past, type Sample } from "../src/live/sample.ts";
+import { extend, type Past, type Sample, withGaps } from "../src/live/sample.ts";
 
 const sample = (
   second: number,
@@ -80,4 +80,12 @@ test("a pipe that is gone is forgotten after 300 s, at the finest resolution", (
   assert.equal(steps.filter((step) => step === 1_000).length, 300);
   assert.equal(steps.filter((step) => step === 10_000).length, 1);
   assert.equal(past.series.at(-1)?.name, "pipe 1 10.0.1.1000");
+});
+
+test("a line has a gap where there was no sample for more than three steps", () => {
+  const { time, value } = withGaps([1000, 2000, 5000, 9001, 10_000], [1, 2, null, 4, 5], 1000);
+  // 2 s to 5 s are three steps; from 5 s to 9.001 s, there are more.
+  assert.deepEqual(time, [1000, 2000, 5000, 6000, 9001, 10_000]);
+  assert.deepEqual(value, [1, 2, null, null, 4, 5]);
+  assert.deepEqual(withGaps([], [], 1000), { time: [], value: [] });
 });

@@ -230,3 +230,26 @@ export function extend(past: Past, sample: Sample): void {
   );
   past.changes = sample.changes;
 }
+
+/** Points further apart than this many steps have a gap between them. */
+const MOST_STEPS = 3;
+
+/** The points of a line, with a gap where there was no sample for some steps. */
+export function withGaps(
+  unixMs: number[],
+  values: (number | null)[],
+  step: number,
+): { time: number[]; value: (number | null)[] } {
+  const time: number[] = [];
+  const value: (number | null)[] = [];
+  for (const [at, here] of unixMs.entries()) {
+    const before = unixMs[at - 1];
+    if (before !== undefined && here - before > MOST_STEPS * step) {
+      time.push(before + step);
+      value.push(null);
+    }
+    time.push(here);
+    value.push(values[at] ?? null);
+  }
+  return { time, value };
+}
