@@ -11,6 +11,7 @@ import {
   extend,
   flowLabel,
   hosts,
+  isSetBack,
   LEVELS,
   type LiveObject,
   label,
@@ -108,6 +109,7 @@ class Live {
   }
 
   take(sample: Sample): void {
+    if (this.sample !== null && isSetBack(this.sample, sample)) this.catchUp();
     this.sample = sample;
     extend(this.past, sample);
     this.draw();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { extend, type Past, type Sample, withGaps } from "../src/live/sample.ts";
+import { extend, isSetBack, type Past, type Sample, withGaps } from "../src/live/sample.ts";
 
 const sample = (
   second: number,
@@ -88,4 +88,20 @@ test("a line has a gap where there was no sample for more than three steps", () 
   assert.deepEqual(time, [1000, 2000, 5000, 6000, 9001, 10_000]);
   assert.deepEqual(value, [1, 2, null, null, 4, 5]);
   assert.deepEqual(withGaps([], [], 1000), { time: [], value: [] });
+});
+
+test("a clock that is set back is noticed, and small differences are not", () => {
+  const at = (number: number, unix_ms: number) =>
+    ({ number, unix_ms, interval_ns: 1e9, objects: [], changes: [] }) as unknown as Sample;
+  const before = at(7, 1_000_000);
+  assert.equal(isSetBack(before, at(8, 1_001_000)), false);
+  // 500 ms less than expected is the limit.
+  assert.equal(isSetBack(before, at(8, 1_000_500)), false);
+  assert.equal(isSetBack(before, at(8, 1_000_499)), true);
+  assert.equal(isSetBack(before, at(8, 401_000)), true);
+  // Samples were missed: two seconds were expected.
+  assert.equal(isSetBack(before, at(9, 1_001_499)), true);
+  // Set forward, and a router that was started again.
+  assert.equal(isSetBack(before, at(8, 9_000_000)), false);
+  assert.equal(isSetBack(before, at(1, 500_000)), false);
 });

@@ -253,3 +253,12 @@ export function withGaps(
   }
   return { time, value };
 }
+
+/** Steps of the system's clock up to this many ms are as good as none; the router's limit is the same. */
+const LEAST_STEP_MS = 500;
+
+/** Whether the clock was set back between two samples. The router has then moved its history, too. */
+export function isSetBack(before: Sample, now: Sample): boolean {
+  const expected = before.unix_ms + ((now.number - before.number) * now.interval_ns) / 1e6;
+  return now.number > before.number && expected - now.unix_ms > LEAST_STEP_MS;
+}
