@@ -6,6 +6,7 @@ import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
 import { inside } from "../src/maths/range.ts";
+import { fitting } from "../src/maths/rows.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
@@ -37,6 +38,15 @@ test("a call has a score and no round trip", () => {
   const run = { pings, figures } as unknown as Run;
   assert.deepEqual(callsOf([run]), ["call-1", "call-2"]);
   assert.equal(scoreOf(run, "call-2"), 3.91);
+});
+
+test("a tooltip of many lines has the one under the pointer", () => {
+  const lines = ["a", "b", "c", "d", "e"];
+  assert.deepEqual(fitting(lines, 4, 3), { shown: ["a", "b", "e"], more: 2 });
+  assert.deepEqual(fitting(lines, 3, 3), { shown: ["a", "b", "d"], more: 2 });
+  assert.deepEqual(fitting(lines, 1, 3), { shown: ["a", "b", "c"], more: 2 });
+  assert.deepEqual(fitting(lines, -1, 3), { shown: ["a", "b", "c"], more: 2 });
+  assert.deepEqual(fitting(lines, 4, 5), { shown: lines, more: 0 });
 });
 
 test("labels of ticks do not touch", () => {

@@ -27,5 +27,6 @@ test("a run does not take longer than it lasts", () => {
 });
 
 test("runs are over when each is done or has failed", () => {
-  assert.deepEqual([0, 1, 2].map((done) => isOver(state(null, done))), [false, false, true]);
+  const done = [0, 1, 2].map((count) => isOver(state(null, count)));
+  assert.deepEqual(done, [false, false, true]);
 });

@@ -4,6 +4,7 @@ import { type Child, choice, h, swatch } from "../dom.ts";
 import { shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
 import { inside, type Range } from "../maths/range.ts";
+import { fitting } from "../maths/rows.ts";
 import type { Cdf } from "../model.ts";
 import { dashes, variantColor } from "../theme.ts";
 import {
@@ -37,6 +38,8 @@ export class CdfChart {
   private form: Form;
   private isShown: (variant: number) => boolean = () => true;
   private range: Range = [0, 1];
+  /** The series nearest to the pointer. */
+  private focused: number | null = null;
 
   constructor(spec: FrameSpec, isLogFirst: boolean) {
     this.form = isLogFirst ? "log" : "linear";
@@ -184,6 +187,11 @@ export class CdfChart {
         },
         focus: { alpha: 0.3 },
         hooks: {
+          setSeries: [
+            (_plot, series, change) => {
+              if ("focus" in change) this.focused = series;
+            },
+          ],
           setCursor: [(plot) => this.describe(plot)],
           setSelect: [
             (plot) => {
@@ -249,18 +257,20 @@ export class CdfChart {
       return;
     }
     const value = plot.posToVal(plot.cursor.left ?? 0, "x");
-    const rows: Child[] = this.curves
-      .filter((curve) => this.isShown(curve.variant))
-      .map((curve) => {
-        const share = shareAtMost(curve.cdf, value);
-        return h(
-          "div",
-          { class: "row" },
-          swatch(variantColor(curve.variant), dashes(curve.variant, curve.flow)),
-          h("span", { class: "name" }, curve.label),
-          h("span", { class: "value" }, percent(this.form === "tail" ? 1 - share : share)),
-        );
-      });
+    const visible = this.curves.filter((curve) => this.isShown(curve.variant));
+    const pointed = this.focused === null ? undefined : this.curves[this.focused - 1];
+    const { shown, more } = fitting(visible, pointed === undefined ? -1 : visible.indexOf(pointed));
+    const rows: Child[] = shown.map((curve) => {
+      const share = shareAtMost(curve.cdf, value);
+      return h(
+        "div",
+        { class: curve === pointed ? "row focused" : "row" },
+        swatch(variantColor(curve.variant), dashes(curve.variant, curve.flow)),
+        h("span", { class: "name" }, curve.label),
+        h("span", { class: "value" }, percent(this.form === "tail" ? 1 - share : share)),
+      );
+    });
+    if (more > 0) rows.push(`and ${more} more`);
     const heading = `${this.form === "tail" ? "above" : "up to"} ${milliseconds(value)}`;
     this.frame.showTooltip(plot, h("div", { class: "time" }, heading), ...rows);
   }
