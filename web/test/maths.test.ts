@@ -12,6 +12,7 @@ import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
+import { ends, ordered } from "../src/page/listing.ts";
 import { callsOf, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
@@ -38,6 +39,31 @@ test("a call has a score and no round trip", () => {
   const run = { pings, figures } as unknown as Run;
   assert.deepEqual(callsOf([run]), ["call-1", "call-2"]);
   assert.equal(scoreOf(run, "call-2"), 3.91);
+});
+
+test("what was not measured comes last in both orders, and hides no extremes", () => {
+  // 1000 flows of which every 50th has no round-trip time: 20 of them.
+  const flows = Array.from({ length: 1000 }, (_, at) => (at % 50 === 0 ? null : at));
+  const isMeasured = (flow: number | null) => flow !== null;
+  const of = (flow: number | null) => flow;
+  const up = ordered(flows, of, false);
+  assert.deepEqual([up[0], up[979], up[980]], [1, 999, null]);
+  const down = ordered(flows, of, true);
+  assert.deepEqual([down[0], down[979], down[980]], [999, 1, null]);
+  assert.deepEqual(ends(up, isMeasured, 4), [
+    [1, 2],
+    [998, 999],
+  ]);
+  assert.deepEqual(ends(down, isMeasured, 4), [
+    [999, 998],
+    [2, 1],
+  ]);
+  // Of few that are measured, all are shown, and each once.
+  assert.deepEqual(ends([1, 2, 3, null, null, null], isMeasured, 4), [
+    [1, 2],
+    [3, null],
+  ]);
+  assert.deepEqual(ends([1, null], isMeasured, 4), [[1, null], []]);
 });
 
 test("a tooltip of many lines has the one under the pointer", () => {
