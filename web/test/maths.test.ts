@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ChartGroup } from "../src/charts/group.ts";
-import { delayCdf, empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
+import { corners, delayCdf, empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
@@ -98,6 +98,16 @@ test("a distribution counts equal samples once and leaves out gaps", () => {
   assert.equal(quantile(cdf, 0.5), 2);
   assert.equal(quantile(cdf, 0.99), 3);
   assert.equal(quantile(empiricalCdf([null]), 0.5), null);
+});
+
+test("the tail of a distribution ends at its largest value", () => {
+  // One of four is 500: above 100 and up to 500, there is a quarter.
+  const tail = corners(empiricalCdf([20, 50, 100, 500]), "tail");
+  assert.deepEqual(tail, { value: [0.001, 20, 50, 100, 500], share: [1, 0.75, 0.5, 0.25, 0.25] });
+  assert.deepEqual(corners(empiricalCdf([20, 20]), "tail"), { value: [0.001, 20], share: [1, 1] });
+  // Below the floor of the axis, there is one step.
+  assert.deepEqual(corners(empiricalCdf([0, 0.0005, 3]), "log"), { value: [0.001, 3], share: [2 / 3, 1] });
+  assert.deepEqual(corners(empiricalCdf([20, 50]), "linear"), { value: [0, 20, 50], share: [0, 0.5, 1] });
 });
 
 const series = (time_s: number[], value: (number | null)[]) => ({ time_s, value, thinned_from: null });

@@ -1,7 +1,7 @@
 /** Empirical distributions: the share of samples up to each value. */
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
-import { shareAtMost } from "../maths/cdf.ts";
+import { corners, FLOOR_MS, type Form, shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
 import { inside, type Range } from "../maths/range.ts";
 import { fitting } from "../maths/rows.ts";
@@ -25,11 +25,6 @@ export interface Curve {
   flow: number;
   cdf: Cdf;
 }
-
-type Form = "linear" | "log" | "tail";
-
-/** The smallest value of a logarithmic axis. */
-const FLOOR_MS = 0.001;
 
 export class CdfChart {
   readonly frame: Frame;
@@ -204,7 +199,12 @@ export class CdfChart {
           ],
         },
       },
-      uPlot.join(this.curves.map((curve) => this.table(curve.cdf))),
+      uPlot.join(
+        this.curves.map(({ cdf }): uPlot.AlignedData => {
+          const { value, share } = corners(cdf, this.form);
+          return [value, share];
+        }),
+      ),
     );
   }
 
@@ -212,29 +212,6 @@ export class CdfChart {
   private rarest(): number {
     const most = this.curves.reduce((count, curve) => Math.max(count, curve.cdf.count), 10);
     return Math.max(1e-6, 0.8 / most);
-  }
-
-  /** The corners of a curve, from 0 below the first value to 1 at the last. */
-  private table(cdf: Cdf): uPlot.AlignedData {
-    const isLog = this.form !== "linear";
-    const value: number[] = [];
-    const share: (number | null)[] = [];
-    const add = (x: number, fraction: number) => {
-      const above = 1 - fraction;
-      value.push(isLog ? Math.max(x, FLOOR_MS) : x);
-      share.push(this.form === "tail" ? (above > 1e-12 ? above : null) : fraction);
-    };
-    const first = cdf.value[0] ?? 0;
-    if (this.form === "linear" && first > 0) add(0, 0);
-    else add(first * 0.999999, 0);
-    for (let at = 0; at < cdf.value.length; at += 1) {
-      const here = cdf.value[at] as number;
-      // Values below the floor of a logarithmic axis collapse into one step.
-      if (isLog && here <= FLOOR_MS && (cdf.value[at + 1] ?? Number.POSITIVE_INFINITY) <= FLOOR_MS) continue;
-      if (isLog && here <= FLOOR_MS) value.length = share.length = 0;
-      add(here, cdf.fraction[at] as number);
-    }
-    return [value, share];
   }
 
   private seriesOf(curve: Curve): uPlot.Series {

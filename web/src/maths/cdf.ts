@@ -42,3 +42,36 @@ export function boxOf(cdf: Cdf): Five | null {
   if (cdf.count === 0) return null;
   return [0.05, 0.25, 0.5, 0.75, 0.95].map((share) => quantile(cdf, share) ?? 0) as Five;
 }
+
+/** What a chart of distributions draws: the share up to each value, or the share above it. */
+export type Form = "linear" | "log" | "tail";
+
+/** The smallest value of a logarithmic axis. */
+export const FLOOR_MS = 0.001;
+
+/**
+ * The corners of a staircase, from 0 below the first value to 1 at the last; of a tail, the shares above.
+ * A share of zero has no logarithm: a tail is level up to the last value.
+ */
+export function corners(cdf: Cdf, form: Form): { value: number[]; share: number[] } {
+  const isLog = form !== "linear";
+  const value: number[] = [];
+  const share: number[] = [];
+  const add = (x: number, fraction: number) => {
+    const above = 1 - fraction;
+    value.push(isLog ? Math.max(x, FLOOR_MS) : x);
+    share.push(form === "tail" ? (above > 1e-12 ? above : (share.at(-1) ?? 1)) : fraction);
+  };
+  const first = cdf.value[0] ?? 0;
+  // All samples are above what is left of the first: a tail begins at the end of the axis.
+  const start = { linear: 0, log: first, tail: FLOOR_MS }[form];
+  add(Math.min(start, first * 0.999999), 0);
+  for (let at = 0; at < cdf.value.length; at += 1) {
+    const here = cdf.value[at] as number;
+    // Values below the floor of a logarithmic axis collapse into one step.
+    if (isLog && here <= FLOOR_MS && (cdf.value[at + 1] ?? Number.POSITIVE_INFINITY) <= FLOOR_MS) continue;
+    if (isLog && here <= FLOOR_MS) value.length = share.length = 0;
+    add(here, cdf.fraction[at] as number);
+  }
+  return { value, share };
+}
