@@ -8,6 +8,7 @@ import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
 import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
+  coloursOf,
   extend,
   flowLabel,
   hosts,
@@ -41,6 +42,8 @@ class Live {
   private past: Past = { series: [], changes: [] };
   private sample: Sample | null = null;
   private chosen = BUSIEST;
+  /** The colours of what is drawn, by name. */
+  private colours = new Map<string, number>();
   private level: Level = LEVELS[0];
   private charts: { chart: LineChart; lines: (series: Series, hue: number, alone: boolean) => Line[] }[] = [];
   private stateChart: LineChart | null = null;
@@ -212,7 +215,7 @@ class Live {
     return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000 / this.level.seconds;
   }
 
-  /** The names of the pipes and queues that are drawn; each keeps its colour while it is drawn. */
+  /** The names of the pipes and queues that are drawn. */
   private drawn(): string[] {
     if (this.chosen !== BUSIEST) return [this.chosen];
     const objects = [...(this.sample?.objects ?? [])];
@@ -228,12 +231,13 @@ class Live {
     // A tooltip stays while the pointer is in a chart.
     if (!this.grid.matches(":has(.u-over:hover)")) {
       const names = this.drawn();
+      this.colours = coloursOf(names, this.colours);
       const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
       this.offerStates(all.filter(({ name }) => names.includes(name)));
       for (const { chart, lines } of this.charts) {
-        const drawn = names.flatMap((name, hue) => {
+        const drawn = names.flatMap((name) => {
           const series = all.find((one) => one.name === name);
-          return series === undefined ? [] : lines(series, hue, names.length === 1);
+          return series === undefined ? [] : lines(series, this.colours.get(name) ?? 0, names.length === 1);
         });
         chart.setLines(drawn);
       }
@@ -307,9 +311,11 @@ class Live {
 
   private drawPicker(sample: Sample): void {
     const names = [BUSIEST, ...sample.objects.map(label)];
-    if (names.join("\n") === this.names) return;
+    // A pipe of a mask may be idle for a while.
+    if (!names.includes(this.chosen)) names.push(this.chosen);
+    // A list that is open stays.
+    if (names.join("\n") === this.names || this.picker.contains(document.activeElement)) return;
     this.names = names.join("\n");
-    if (!names.includes(this.chosen)) this.chosen = BUSIEST;
     const options = names.map((name) => ({ value: name, text: name }));
     const select = dropdown("Show", options, this.chosen, (name) => {
       this.chosen = name;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { extend, isSetBack, type Past, type Sample, withGaps } from "../src/live/sample.ts";
+import { coloursOf, extend, isSetBack, type Past, type Sample, withGaps } from "../src/live/sample.ts";
 
 const sample = (
   second: number,
@@ -104,4 +104,12 @@ test("a clock that is set back is noticed, and small differences are not", () =>
   // Set forward, and a router that was started again.
   assert.equal(isSetBack(before, at(8, 9_000_000)), false);
   assert.equal(isSetBack(before, at(1, 500_000)), false);
+});
+
+test("what stays among the busiest keeps its colour", () => {
+  const first = coloursOf(["1", "2", "3", "4", "5"], new Map());
+  assert.deepEqual([...first.values()], [0, 1, 2, 3, 4]);
+  // The colour of 2 is free; 6 takes it.
+  const next = coloursOf(["1", "3", "4", "5", "6"], first);
+  assert.deepEqual(Object.fromEntries(next), { 1: 0, 3: 2, 4: 3, 5: 4, 6: 1 });
 });

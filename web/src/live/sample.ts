@@ -262,3 +262,21 @@ export function isSetBack(before: Sample, now: Sample): boolean {
   const expected = before.unix_ms + ((now.number - before.number) * now.interval_ns) / 1e6;
   return now.number > before.number && expected - now.unix_ms > LEAST_STEP_MS;
 }
+
+/** The colours of the names that are drawn: a name keeps its own, and others take the first that are free. */
+export function coloursOf(names: string[], before: ReadonlyMap<string, number>): Map<string, number> {
+  const kept = names.flatMap((name): [string, number][] => {
+    const hue = before.get(name);
+    return hue === undefined ? [] : [[name, hue]];
+  });
+  const colours = new Map(kept);
+  const taken = new Set(colours.values());
+  for (const name of names) {
+    if (colours.has(name)) continue;
+    let hue = 0;
+    while (taken.has(hue)) hue += 1;
+    taken.add(hue);
+    colours.set(name, hue);
+  }
+  return colours;
+}
