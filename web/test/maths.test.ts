@@ -13,7 +13,7 @@ import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/tic
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
 import { ends, ordered } from "../src/page/listing.ts";
-import { callsOf, scoreOf } from "../src/page/words.ts";
+import { callsOf, rounds, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
@@ -161,6 +161,19 @@ test("the sum of flows whose curves were thinned is that of all their values", (
     new FlowLines({ runs: [{ ...run, sums }] } as unknown as Report, 3).sums("up")[0]?.value;
   assert.deepEqual(of(run.sums), [10, 10, 10]);
   assert.deepEqual(of([]), [5, 10, 5]);
+});
+
+test("two runs of one colour have no flow with the same dashes", () => {
+  // As of `--backend both`: the eighth look has the colour of the first, and the next of eight patterns.
+  const run = (look: number) => {
+    const flow = { direction: "up", goodput_mbps: series([1], [5]) };
+    return { name: `run ${look}`, look, flows: [flow, flow, flow, flow], crowds: [] };
+  };
+  const report = { runs: [run(0), run(7)] } as unknown as Report;
+  const lines = new FlowLines(report, 1).lines("up", "goodput_mbps", "each");
+  const patterns = lines.map(({ variant, flow }) => (Math.floor((variant ?? 0) / 7) + flow) % 8);
+  assert.deepEqual(patterns, [0, 2, 4, 6, 1, 3, 5, 7]);
+  assert.equal(rounds([run(6)] as unknown as Run[]), 1);
 });
 
 test("a rate holds until the next, and to the end", () => {

@@ -1,5 +1,13 @@
 /** Names of directions, queues and flows. */
-import type { Direction, Ends, Flow, Queue, Repeat, Run } from "../model.ts";
+import {
+  type Direction,
+  type Ends,
+  type Flow,
+  PALETTE,
+  type Queue,
+  type Repeat,
+  type Run,
+} from "../model.ts";
 
 /** Whether a flow is a call: it has a mean opinion score, and its delay in one direction only. */
 export function isCall(runs: Run[], name: string): boolean {
@@ -69,4 +77,12 @@ export function rangeOver(run: Run, figure: string, say: (value: number) => stri
   if (repeat === undefined) return "";
   const [low, high] = [say(Math.min(...repeat.values)), say(Math.max(...repeat.values))];
   return (low === high ? "" : ` (${low} to ${high})`) + measuredIn(run, repeat);
+}
+
+/**
+ * How often the palette is gone through. The lines of a run whose colour another run has, too, differ in
+ * dashes: its flows are this many patterns apart.
+ */
+export function rounds(runs: Run[]): number {
+  return 1 + Math.floor(Math.max(0, ...runs.map((run) => run.look)) / PALETTE.length);
 }
