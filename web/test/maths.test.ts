@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ChartGroup } from "../src/charts/group.ts";
-import { corners, delayCdf, empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
+import { corners, delayCdf, empiricalCdf, quantile, rangeOf, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
@@ -26,6 +26,8 @@ test("short names keep what distinguishes them", () => {
   const names = ["target=1ms-rtt=10ms", "target=1ms-rtt=30ms", "target=1ms-rtt=300ms"];
   assert.deepEqual(distinct(names), ["rtt=10ms", "rtt=30ms", "rtt=300ms"]);
   assert.deepEqual(distinct(["fifo", "fq_codel"]), ["fifo", "fq_codel"]);
+  assert.deepEqual(distinct(["pie-loss=1e-3", "pie-loss=1e-4"]), ["loss=1e-3", "loss=1e-4"]);
+  assert.deepEqual(distinct(["x=-1-codel", "x=1-codel"]), ["x=-1", "x=1"]);
   // One name, and names of different forms, stay.
   assert.deepEqual(distinct(["a-b"]), ["a-b"]);
   assert.deepEqual(distinct(["a-b", "a"]), ["a-b", "a"]);
@@ -98,6 +100,15 @@ test("a distribution counts equal samples once and leaves out gaps", () => {
   assert.equal(quantile(cdf, 0.5), 2);
   assert.equal(quantile(cdf, 0.99), 3);
   assert.equal(quantile(empiricalCdf([null]), 0.5), null);
+});
+
+test("the axis of a distribution is never reversed", () => {
+  assert.deepEqual(rangeOf([12, 100], "tail"), [10, 120]);
+  assert.deepEqual(rangeOf([0, 100], "linear"), [0, 102]);
+  // All are below the floor of a logarithmic axis.
+  const [from, to] = rangeOf([0.0002, 0.0005], "log");
+  assert.ok(from === 0.001 && to > from, `${from} to ${to}`);
+  assert.deepEqual(rangeOf([0], "log"), [0.001, 1]);
 });
 
 test("the tail of a distribution ends at its largest value", () => {

@@ -1,7 +1,7 @@
 /** Empirical distributions: the share of samples up to each value. */
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
-import { corners, FLOOR_MS, type Form, shareAtMost } from "../maths/cdf.ts";
+import { corners, type Form, rangeOf, shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
 import { inside, type Range } from "../maths/range.ts";
 import { fitting } from "../maths/rows.ts";
@@ -120,14 +120,9 @@ export class CdfChart {
 
   /** The range of all visible curves. */
   private fullRange(): Range {
-    const values = this.curves
-      .filter((curve) => this.isShown(curve.variant))
-      .flatMap((curve) => curve.cdf.value);
-    const most = values.reduce((a, b) => Math.max(a, b), 0);
-    if (this.form === "linear") return [0, most > 0 ? most * 1.02 : 1];
-    const least = values.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), most);
-    if (most <= 0) return [FLOOR_MS, 1];
-    return [Math.max(least / 1.2, FLOOR_MS), most * 1.2];
+    const visible = this.curves.filter((curve) => this.isShown(curve.variant));
+    const values = visible.flatMap((curve) => curve.cdf.value);
+    return rangeOf(values, this.form);
   }
 
   private build(): void {

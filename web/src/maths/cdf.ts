@@ -1,4 +1,5 @@
 import type { Cdf, Ping, Series } from "../model.ts";
+import type { Range } from "./range.ts";
 
 /** The distribution of samples, with one point per different value; gaps are left out. */
 export function empiricalCdf(samples: ArrayLike<number | null>): Cdf {
@@ -47,7 +48,7 @@ export function boxOf(cdf: Cdf): Five | null {
 export type Form = "linear" | "log" | "tail";
 
 /** The smallest value of a logarithmic axis. */
-export const FLOOR_MS = 0.001;
+const FLOOR_MS = 0.001;
 
 /**
  * The corners of a staircase, from 0 below the first value to 1 at the last; of a tail, the shares above.
@@ -74,4 +75,13 @@ export function corners(cdf: Cdf, form: Form): { value: number[]; share: number[
     add(here, cdf.fraction[at] as number);
   }
   return { value, share };
+}
+
+/** The range of an axis that has all values; a logarithmic one begins at its floor at the earliest. */
+export function rangeOf(values: number[], form: Form): Range {
+  const most = values.reduce((a, b) => Math.max(a, b), 0);
+  if (form === "linear") return [0, most > 0 ? most * 1.02 : 1];
+  if (most <= 0) return [FLOOR_MS, 1];
+  const least = values.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), most);
+  return [Math.max(least / 1.2, FLOOR_MS), Math.max(most, FLOOR_MS) * 1.2];
 }
