@@ -6,11 +6,13 @@ import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
-import { fetchRuns, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
+import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
+  coloursOf,
   extend,
   flowLabel,
   hosts,
+  isSetBack,
   LEVELS,
   type LiveObject,
   label,
@@ -19,7 +21,9 @@ import {
   type Sample,
   type Series,
   total,
+  withGaps,
 } from "./live/sample.ts";
+import { type Content, Table } from "./live/table.ts";
 import { megabits, milliseconds, whole } from "./maths/format.ts";
 import { preferred, type StateUnit, sayStates, stateUnit } from "./maths/states.ts";
 import { watchTheme } from "./theme.ts";
@@ -38,6 +42,8 @@ class Live {
   private past: Past = { series: [], changes: [] };
   private sample: Sample | null = null;
   private chosen = BUSIEST;
+  /** The colours of what is drawn, by name. */
+  private colours = new Map<string, number>();
   private level: Level = LEVELS[0];
   private charts: { chart: LineChart; lines: (series: Series, hue: number, alone: boolean) => Line[] }[] = [];
   private stateChart: LineChart | null = null;
@@ -45,10 +51,13 @@ class Live {
   private stateName = "";
   private stateNames = "";
   private stateUnit: StateUnit = stateUnit("count");
-  private readonly header = h("header", { class: "live-head" });
+  private readonly heading = h("div", {});
+  private readonly ports = new Table();
+  private readonly header = h("header", { class: "live-head" }, this.heading, this.ports.element);
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
-  private readonly tables = h("div", {});
+  private readonly idle = h("p", { class: "note", hidden: true }, "No pipe or queue has had a packet yet.");
+  private readonly tables: { table: Table; content: (sample: Sample) => Content | null }[];
   private readonly control = new Control();
   private changed = 0;
   private names = "";
@@ -69,7 +78,15 @@ class Live {
     });
     const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
     this.makeCharts();
-    place.replaceChildren(this.header, toolbar, this.grid, this.control.element, this.tables);
+    this.tables = TABLES.map((content) => ({ table: new Table(), content }));
+    place.replaceChildren(
+      this.header,
+      toolbar,
+      this.grid,
+      this.control.element,
+      this.idle,
+      ...this.tables.map(({ table }) => table.element),
+    );
     this.refreshing = setInterval(() => {
       if (this.level !== LEVELS[0] && !this.isOver) void this.refresh();
     }, REFRESH_MS);
@@ -89,7 +106,13 @@ class Live {
     this.draw();
   }
 
+  /** Fetches what came while no sample did. The page stays as it is if there is no answer. */
+  catchUp(): void {
+    this.refresh().catch(() => undefined);
+  }
+
   take(sample: Sample): void {
+    if (this.sample !== null && isSetBack(this.sample, sample)) this.catchUp();
     this.sample = sample;
     extend(this.past, sample);
     this.draw();
@@ -127,13 +150,16 @@ class Live {
       suffix: string,
       flow: number,
       scale = 1,
-    ): Line => ({
-      label: suffix === "" ? series.name : `${series.name}, ${suffix}`,
-      variant: hue,
-      flow,
-      time: series.unix_ms.map((at) => this.ago(at)),
-      value: values.map((value) => (value === null ? null : value * scale)),
-    });
+    ): Line => {
+      const { time, value } = withGaps(series.unix_ms, values, series.step_ms);
+      return {
+        label: suffix === "" ? series.name : `${series.name}, ${suffix}`,
+        variant: hue,
+        flow,
+        time: time.map((at) => this.ago(at)),
+        value: value.map((one) => (one === null ? null : one * scale)),
+      };
+    };
     this.charts = [
       chart("rate", "Rate", "at which packets left the queue", "Mbit/s", megabits, (series, hue) => [
         line(series, hue, series.rate_bps, "", 0, 1e-6),
@@ -189,7 +215,7 @@ class Live {
     return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000 / this.level.seconds;
   }
 
-  /** The names of the pipes and queues that are drawn; each keeps its colour while it is drawn. */
+  /** The names of the pipes and queues that are drawn. */
   private drawn(): string[] {
     if (this.chosen !== BUSIEST) return [this.chosen];
     const objects = [...(this.sample?.objects ?? [])];
@@ -205,21 +231,19 @@ class Live {
     // A tooltip stays while the pointer is in a chart.
     if (!this.grid.matches(":has(.u-over:hover)")) {
       const names = this.drawn();
+      this.colours = coloursOf(names, this.colours);
       const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
       this.offerStates(all.filter(({ name }) => names.includes(name)));
       for (const { chart, lines } of this.charts) {
-        const drawn = names.flatMap((name, hue) => {
+        const drawn = names.flatMap((name) => {
           const series = all.find((one) => one.name === name);
-          return series === undefined ? [] : lines(series, hue, names.length === 1);
+          return series === undefined ? [] : lines(series, this.colours.get(name) ?? 0, names.length === 1);
         });
         chart.setLines(drawn);
       }
     }
-    this.tables.replaceChildren(
-      ...[objects(sample), roundTrips(sample), flows(sample), busiestHosts(sample), changes(sample)].filter(
-        (table) => table !== null,
-      ),
-    );
+    this.idle.hidden = sample.objects.length > 0;
+    for (const { table, content } of this.tables) table.show(content(sample));
   }
 
   /** Lists the variables of the algorithms that are drawn. */
@@ -266,30 +290,32 @@ class Live {
             h("h2", {}, this.isOver ? `${this.run.name}: over` : nowRunning(this.run, up)),
             `live · ${time} · ${lateText}`,
           ];
-    this.header.replaceChildren(
+    this.heading.replaceChildren(
       title,
       h("p", { class: "note" }, note),
       ...(dropped === "" ? [] : [h("p", { class: "note" }, `dropped since the start: ${dropped}`)]),
-      table(
-        "Ports",
-        ["port", "in", "out", "in, packets/s", "out, packets/s", "lost"],
-        sample.ports.map((port) => [
-          port.name,
-          megabits(port.received_bps / 1e6),
-          megabits(port.sent_bps / 1e6),
-          whole(port.received_per_s),
-          whole(port.sent_per_s),
-          whole(port.lost),
-        ]),
-      ),
     );
+    this.ports.show({
+      title: "Ports",
+      heads: ["port", "in", "out", "in, packets/s", "out, packets/s", "lost"],
+      rows: sample.ports.map((port) => [
+        port.name,
+        megabits(port.received_bps / 1e6),
+        megabits(port.sent_bps / 1e6),
+        whole(port.received_per_s),
+        whole(port.sent_per_s),
+        whole(port.lost),
+      ]),
+    });
   }
 
   private drawPicker(sample: Sample): void {
     const names = [BUSIEST, ...sample.objects.map(label)];
-    if (names.join("\n") === this.names) return;
+    // A pipe of a mask may be idle for a while.
+    if (!names.includes(this.chosen)) names.push(this.chosen);
+    // A list that is open stays.
+    if (names.join("\n") === this.names || this.picker.contains(document.activeElement)) return;
     this.names = names.join("\n");
-    if (!names.includes(this.chosen)) this.chosen = BUSIEST;
     const options = names.map((name) => ({ value: name, text: name }));
     const select = dropdown("Show", options, this.chosen, (name) => {
       this.chosen = name;
@@ -299,23 +325,6 @@ class Live {
   }
 }
 
-function table(title: string, heads: string[], rows: string[][]): HTMLElement {
-  const head = heads.map((text) => h("th", { scope: "col" }, text));
-  const body = rows.map(([first = "", ...cells]) =>
-    h("tr", {}, h("th", { scope: "row" }, first), ...cells.map((cell) => h("td", {}, cell))),
-  );
-  return h(
-    "section",
-    { class: "card" },
-    h("h2", {}, title),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "region", "aria-label": title },
-      h("table", {}, h("thead", {}, h("tr", {}, ...head)), h("tbody", {}, ...body)),
-    ),
-  );
-}
-
 const sojourn = (traffic: Pick<LiveObject, "sojourn">): string[] =>
   traffic.sojourn === null
     ? ["–", "–", "–"]
@@ -323,8 +332,8 @@ const sojourn = (traffic: Pick<LiveObject, "sojourn">): string[] =>
         milliseconds(ns / 1e6),
       );
 
-function objects(sample: Sample): HTMLElement | null {
-  if (sample.objects.length === 0) return h("p", { class: "note" }, "No pipe or queue has had a packet yet.");
+function objects(sample: Sample): Content | null {
+  if (sample.objects.length === 0) return null;
   const rows = sample.objects.map((object) => [
     label(object),
     megabits(object.rate_bps / 1e6),
@@ -350,10 +359,10 @@ function objects(sample: Sample): HTMLElement | null {
     "AQM state",
     "queue",
   ];
-  return table(`Pipes and queues${more}`, heads, rows);
+  return { title: `Pipes and queues${more}`, heads, rows };
 }
 
-function roundTrips(sample: Sample): HTMLElement | null {
+function roundTrips(sample: Sample): Content | null {
   if (!sample.rtt) return null;
   const { all, objects, hosts } = sample.rtt;
   const rows = [...all, ...objects, ...hosts.slice(0, 20)].map(({ name, source, samples, rtt }) => [
@@ -362,10 +371,11 @@ function roundTrips(sample: Sample): HTMLElement | null {
     whole(samples),
     ...sojourn({ sojourn: rtt }),
   ]);
-  return table("Round-trip times, last minute", ["", "from", "samples", "p50", "p95", "p99"], rows);
+  const heads = ["", "from", "samples", "p50", "p95", "p99"];
+  return { title: "Round-trip times, last minute", heads, rows };
 }
 
-function flows(sample: Sample): HTMLElement | null {
+function flows(sample: Sample): Content | null {
   if (sample.flows.length === 0) return null;
   const rows = sample.flows
     .slice(0, 20)
@@ -378,10 +388,11 @@ function flows(sample: Sample): HTMLElement | null {
       whole(total(flow.dropped)),
       whole(flow.marked),
     ]);
-  return table("Busiest flows", ["", "in", "rate", "queued", "p50", "p95", "p99", "dropped", "marked"], rows);
+  const heads = ["", "in", "rate", "queued", "p50", "p95", "p99", "dropped", "marked"];
+  return { title: "Busiest flows", heads, rows };
 }
 
-function busiestHosts(sample: Sample): HTMLElement | null {
+function busiestHosts(sample: Sample): Content | null {
   if (sample.flows.length === 0) return null;
   const rows = hosts(sample.flows)
     .slice(0, 20)
@@ -393,14 +404,11 @@ function busiestHosts(sample: Sample): HTMLElement | null {
       whole(host.backlog_packets),
       whole(host.dropped),
     ]);
-  return table(
-    `Busiest hosts, of the ${sample.flows.length} busiest flows`,
-    ["", "flows", "sent", "received", "queued", "dropped"],
-    rows,
-  );
+  const heads = ["", "flows", "sent", "received", "queued", "dropped"];
+  return { title: `Busiest hosts, of the ${sample.flows.length} busiest flows`, heads, rows };
 }
 
-function changes(sample: Sample): HTMLElement | null {
+function changes(sample: Sample): Content | null {
   if (sample.changes.length === 0) return null;
   const rows = [...sample.changes]
     .reverse()
@@ -410,8 +418,11 @@ function changes(sample: Sample): HTMLElement | null {
       change.text,
       change.refused === undefined ? "done" : `refused: ${change.refused}`,
     ]);
-  return table("Changes", ["", "by", "command", ""], rows);
+  return { title: "Changes", heads: ["", "by", "command", ""], rows };
 }
+
+/** The tables below the charts, in their order. */
+const TABLES = [objects, roundTrips, flows, busiestHosts, changes];
 
 /** Exchanges the token behind the address for a cookie, and removes it from the address. */
 async function login(): Promise<void> {
@@ -430,6 +441,7 @@ async function followRouter(page: HTMLElement): Promise<void> {
   const follow = (): void => {
     const events = new EventSource("/events");
     events.onmessage = (event: MessageEvent<string>) => {
+      if (!alarm.hidden) live.catchUp();
       alarm.hidden = true;
       live.take(JSON.parse(event.data) as Sample);
     };
@@ -461,13 +473,21 @@ class Suite {
     page.replaceChildren(this.runs.element, this.place);
   }
 
+  /** Follows the runs. Without an answer, it asks again unless no run was left. */
   async follow(first: RunsState): Promise<void> {
-    for (let state: RunsState | null = first; state !== null; ) {
-      this.runs.show(state);
-      this.page.dataset["runs"] = String(state.done);
-      this.turnTo(state.live);
+    let last = first;
+    let answer: RunsState | null = first;
+    while (answer !== null || !isOver(last)) {
+      if (answer === null) {
+        this.runs.say("No answer; the runs may have ended.");
+      } else {
+        last = answer;
+        this.runs.show(answer);
+        this.page.dataset["runs"] = String(answer.done);
+        this.turnTo(answer.live);
+      }
       await new Promise((done) => setTimeout(done, FOLLOW_MS));
-      state = await fetchRuns().catch((error: unknown) => {
+      answer = await fetchRuns().catch((error: unknown) => {
         if (!(error instanceof TypeError)) throw error;
         return null;
       });
@@ -482,15 +502,30 @@ class Suite {
       this.shown.live.end();
       this.shown = null;
     }
-    if (run === null || this.shown !== null) return;
-    const live = new Live(this.page, this.place, run);
+    if (run === null) return;
+    if (this.shown === null) {
+      const live = new Live(this.page, this.place, run);
+      this.shown = { run, live, events: this.listen(live) };
+    } else if (this.shown.events.readyState === EventSource.CLOSED) {
+      // After an answer that refuses, the browser does not try again.
+      this.shown.events = this.listen(this.shown.live);
+    }
+  }
+
+  private listen(live: Live): EventSource {
     const events = new EventSource("/events");
+    let isLost = false;
     events.onmessage = (event: MessageEvent<string>) => {
+      if (isLost) live.catchUp();
+      isLost = false;
       live.take(JSON.parse(event.data) as Sample);
     };
-    this.shown = { run, live, events };
-    // What came before this page was opened.
-    live.refresh().catch(() => undefined);
+    events.onerror = () => {
+      isLost = true;
+    };
+    // What came before.
+    live.catchUp();
+    return events;
   }
 }
 

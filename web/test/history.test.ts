@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { extend, type Past, type Sample } from "../src/live/sample.ts";
+import { coloursOf, extend, isSetBack, type Past, type Sample, withGaps } from "../src/live/sample.ts";
 
 const sample = (
   second: number,
@@ -80,4 +80,36 @@ test("a pipe that is gone is forgotten after 300 s, at the finest resolution", (
   assert.equal(steps.filter((step) => step === 1_000).length, 300);
   assert.equal(steps.filter((step) => step === 10_000).length, 1);
   assert.equal(past.series.at(-1)?.name, "pipe 1 10.0.1.1000");
+});
+
+test("a line has a gap where there was no sample for more than three steps", () => {
+  const { time, value } = withGaps([1000, 2000, 5000, 9001, 10_000], [1, 2, null, 4, 5], 1000);
+  // 2 s to 5 s are three steps; from 5 s to 9.001 s, there are more.
+  assert.deepEqual(time, [1000, 2000, 5000, 6000, 9001, 10_000]);
+  assert.deepEqual(value, [1, 2, null, null, 4, 5]);
+  assert.deepEqual(withGaps([], [], 1000), { time: [], value: [] });
+});
+
+test("a clock that is set back is noticed, and small differences are not", () => {
+  const at = (number: number, unix_ms: number) =>
+    ({ number, unix_ms, interval_ns: 1e9, objects: [], changes: [] }) as unknown as Sample;
+  const before = at(7, 1_000_000);
+  assert.equal(isSetBack(before, at(8, 1_001_000)), false);
+  // 500 ms less than expected is the limit.
+  assert.equal(isSetBack(before, at(8, 1_000_500)), false);
+  assert.equal(isSetBack(before, at(8, 1_000_499)), true);
+  assert.equal(isSetBack(before, at(8, 401_000)), true);
+  // Samples were missed: two seconds were expected.
+  assert.equal(isSetBack(before, at(9, 1_001_499)), true);
+  // Set forward, and a router that was started again.
+  assert.equal(isSetBack(before, at(8, 9_000_000)), false);
+  assert.equal(isSetBack(before, at(1, 500_000)), false);
+});
+
+test("what stays among the busiest keeps its colour", () => {
+  const first = coloursOf(["1", "2", "3", "4", "5"], new Map());
+  assert.deepEqual([...first.values()], [0, 1, 2, 3, 4]);
+  // The colour of 2 is free; 6 takes it.
+  const next = coloursOf(["1", "3", "4", "5", "6"], first);
+  assert.deepEqual(Object.fromEntries(next), { 1: 0, 3: 2, 4: 3, 5: 4, 6: 1 });
 });

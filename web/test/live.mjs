@@ -99,6 +99,8 @@ const history = () => ({
 // What stands for `sluice run --http`; null for a router.
 const names = (live) => ["fifo", "codel", live === 1 ? "fq_codel" : "<b>fq</b>", "pie"];
 let runs = null;
+// Whether requests for the progress fail.
+let isDown = false;
 const runsState = (live) => ({
   total: 4,
   done: live,
@@ -205,6 +207,9 @@ const sampleOfRun = (number) => {
   };
 };
 
+// Samples of a connection: only some, so that the pictures are of a page at rest.
+let most = 8;
+
 // What stands for the router refuses an algorithm that it does not know, and takes one change back.
 let undo = null;
 const sent = [];
@@ -229,6 +234,8 @@ const change = (path, body) => {
 
 const html = await readFile(here("../dist/live.html"), "utf8");
 const asked = [];
+// The connections that get samples.
+const streams = new Set();
 const server = createServer((request, response) => {
   const path = request.url ?? "/";
   asked.push(`${request.method} ${path}`);
@@ -237,6 +244,8 @@ const server = createServer((request, response) => {
     response.writeHead(204, { "Set-Cookie": "sluice_session=1; HttpOnly; SameSite=Strict; Path=/" }).end();
   } else if (path === "/") {
     response.writeHead(200, { "Content-Type": "text/html; charset=utf-8" }).end(html);
+  } else if (path === "/runs" && isDown) {
+    request.socket.destroy();
   } else if (path === "/runs") {
     response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(runs));
   } else if (path === "/control") {
@@ -253,23 +262,68 @@ const server = createServer((request, response) => {
     response.writeHead(200, { "Content-Type": "application/json" }).end(JSON.stringify(history()));
   } else if (path === "/events") {
     response.writeHead(200, { "Content-Type": "text/event-stream" });
+    streams.add(response);
     let number = 0;
     const send = () => {
       number += 1;
       response.write(`id: ${number}\ndata: ${JSON.stringify(sample(number))}\n\n`);
     };
     send();
-    // Ends after some samples, so that the pictures are of a page at rest.
     const timer = setInterval(() => {
-      if (number < 8) send();
+      if (number < most) send();
     }, 300);
-    response.on("close", () => clearInterval(timer));
+    response.on("close", () => {
+      clearInterval(timer);
+      streams.delete(response);
+    });
   } else {
     response.writeHead(404).end();
   }
 });
 await new Promise((done) => server.listen(0, "127.0.0.1", done));
 const address = `http://127.0.0.1:${server.address().port}/`;
+
+/** What a reader has scrolled, focused or selected stays when samples come. */
+async function checkReader(page, where) {
+  const came = (number) =>
+    page.waitForFunction(
+      (wanted) => document.getElementById("page").dataset.number === wanted,
+      String(number),
+    );
+  const region = page.locator('.scroll[aria-label="Pipes and queues"]');
+  await region.evaluate((element) => {
+    element.focus();
+    element.scrollLeft = 40;
+  });
+  most = 10;
+  await came(10);
+  // In a wide window, there is no room to scroll.
+  const scrolled = await region.evaluate((element) => element.scrollLeft);
+  check(scrolled === 40 || where === "1280 px", `${where}: the table is scrolled by ${scrolled}, not 40`);
+  const focus = await page.evaluate(() => document.activeElement?.getAttribute("aria-label"));
+  check(focus === "Pipes and queues", `${where}: the focus is on ${focus}`);
+  await page.evaluate(() => {
+    const cell = document.querySelector('.scroll[aria-label="Changes"] tbody td:nth-child(3)');
+    getSelection().selectAllChildren(cell);
+  });
+  most = 12;
+  await came(12);
+  const selected = await page.evaluate(() => String(getSelection()));
+  check(selected === "<b>pipe 2</b>", `${where}: "${selected}" is selected`);
+  most = 8;
+}
+
+/** After the connection was lost, the page fetches what it missed. */
+async function checkLost(page) {
+  const fetched = () => page.waitForResponse((answer) => answer.url().endsWith("/history"));
+  // At this resolution, nothing else fetches it.
+  await Promise.all([fetched(), page.click('button[data-value="5 min"]')]);
+  const again = fetched();
+  for (const stream of streams) stream.end();
+  await page.waitForSelector('#page > [role="alert"]', { state: "visible" });
+  await again;
+  await page.waitForSelector('#page > [role="alert"]', { state: "hidden" });
+}
 
 async function showRuns() {
   for (const [width, scheme] of [
@@ -301,11 +355,22 @@ async function showRuns() {
     const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
     check(wide <= 0, `${where}: the page is ${wide} px too wide`);
     await page.screenshot({ path: `${out}/runs-${width}.png`, fullPage: true });
+    await page.focus(".runs-table a");
     runs = runsState(2);
     await page.waitForFunction(() =>
       document.getElementById("page").textContent.includes("<b>fq</b>: 273 of"),
     );
     await says("2 of 4 done", "runs/sweep/codel");
+    // A connection that is broken for a while.
+    isDown = true;
+    await page.waitForFunction(() =>
+      document.getElementById("page").textContent.includes("No answer; the runs may have ended."),
+    );
+    await says("<b>fq</b>: 2", "pipe 1");
+    isDown = false;
+    await page.waitForFunction(() => document.getElementById("page").textContent.includes("2 of 4 done"));
+    const focus = await page.evaluate(() => document.activeElement?.getAttribute("href"));
+    check(focus === "/report/0", `${where}: the focus is on ${focus}`);
     runs = runsState(3);
     // The figures of the last run stay.
     await page.waitForFunction(() => document.getElementById("page").textContent.includes("<b>fq</b>: over"));
@@ -417,6 +482,8 @@ try {
     // Two reasons, and the marks.
     await page.waitForFunction(() => document.querySelector("#chart-drops").dataset.series === "3");
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
+    await checkReader(page, where);
+    await checkLost(page);
     await context.close();
   }
   check(asked.includes("POST /login"), "the page did not log in");

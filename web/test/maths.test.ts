@@ -1,17 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ChartGroup } from "../src/charts/group.ts";
-import { delayCdf, empiricalCdf, quantile, shareAtMost } from "../src/maths/cdf.ts";
+import { corners, delayCdf, empiricalCdf, quantile, rangeOf, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
 import { inside } from "../src/maths/range.ts";
+import { fitting } from "../src/maths/rows.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
-import { callsOf, scoreOf } from "../src/page/words.ts";
+import { ends, ordered } from "../src/page/listing.ts";
+import { callsOf, rounds, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
@@ -24,6 +26,8 @@ test("short names keep what distinguishes them", () => {
   const names = ["target=1ms-rtt=10ms", "target=1ms-rtt=30ms", "target=1ms-rtt=300ms"];
   assert.deepEqual(distinct(names), ["rtt=10ms", "rtt=30ms", "rtt=300ms"]);
   assert.deepEqual(distinct(["fifo", "fq_codel"]), ["fifo", "fq_codel"]);
+  assert.deepEqual(distinct(["pie-loss=1e-3", "pie-loss=1e-4"]), ["loss=1e-3", "loss=1e-4"]);
+  assert.deepEqual(distinct(["x=-1-codel", "x=1-codel"]), ["x=-1", "x=1"]);
   // One name, and names of different forms, stay.
   assert.deepEqual(distinct(["a-b"]), ["a-b"]);
   assert.deepEqual(distinct(["a-b", "a"]), ["a-b", "a"]);
@@ -37,6 +41,40 @@ test("a call has a score and no round trip", () => {
   const run = { pings, figures } as unknown as Run;
   assert.deepEqual(callsOf([run]), ["call-1", "call-2"]);
   assert.equal(scoreOf(run, "call-2"), 3.91);
+});
+
+test("what was not measured comes last in both orders, and hides no extremes", () => {
+  // 1000 flows of which every 50th has no round-trip time: 20 of them.
+  const flows = Array.from({ length: 1000 }, (_, at) => (at % 50 === 0 ? null : at));
+  const isMeasured = (flow: number | null) => flow !== null;
+  const of = (flow: number | null) => flow;
+  const up = ordered(flows, of, false);
+  assert.deepEqual([up[0], up[979], up[980]], [1, 999, null]);
+  const down = ordered(flows, of, true);
+  assert.deepEqual([down[0], down[979], down[980]], [999, 1, null]);
+  assert.deepEqual(ends(up, isMeasured, 4), [
+    [1, 2],
+    [998, 999],
+  ]);
+  assert.deepEqual(ends(down, isMeasured, 4), [
+    [999, 998],
+    [2, 1],
+  ]);
+  // Of few that are measured, all are shown, and each once.
+  assert.deepEqual(ends([1, 2, 3, null, null, null], isMeasured, 4), [
+    [1, 2],
+    [3, null],
+  ]);
+  assert.deepEqual(ends([1, null], isMeasured, 4), [[1, null], []]);
+});
+
+test("a tooltip of many lines has the one under the pointer", () => {
+  const lines = ["a", "b", "c", "d", "e"];
+  assert.deepEqual(fitting(lines, 4, 3), { shown: ["a", "b", "e"], more: 2 });
+  assert.deepEqual(fitting(lines, 3, 3), { shown: ["a", "b", "d"], more: 2 });
+  assert.deepEqual(fitting(lines, 1, 3), { shown: ["a", "b", "c"], more: 2 });
+  assert.deepEqual(fitting(lines, -1, 3), { shown: ["a", "b", "c"], more: 2 });
+  assert.deepEqual(fitting(lines, 4, 5), { shown: lines, more: 0 });
 });
 
 test("labels of ticks do not touch", () => {
@@ -62,6 +100,25 @@ test("a distribution counts equal samples once and leaves out gaps", () => {
   assert.equal(quantile(cdf, 0.5), 2);
   assert.equal(quantile(cdf, 0.99), 3);
   assert.equal(quantile(empiricalCdf([null]), 0.5), null);
+});
+
+test("the axis of a distribution is never reversed", () => {
+  assert.deepEqual(rangeOf([12, 100], "tail"), [10, 120]);
+  assert.deepEqual(rangeOf([0, 100], "linear"), [0, 102]);
+  // All are below the floor of a logarithmic axis.
+  const [from, to] = rangeOf([0.0002, 0.0005], "log");
+  assert.ok(from === 0.001 && to > from, `${from} to ${to}`);
+  assert.deepEqual(rangeOf([0], "log"), [0.001, 1]);
+});
+
+test("the tail of a distribution ends at its largest value", () => {
+  // One of four is 500: above 100 and up to 500, there is a quarter.
+  const tail = corners(empiricalCdf([20, 50, 100, 500]), "tail");
+  assert.deepEqual(tail, { value: [0.001, 20, 50, 100, 500], share: [1, 0.75, 0.5, 0.25, 0.25] });
+  assert.deepEqual(corners(empiricalCdf([20, 20]), "tail"), { value: [0.001, 20], share: [1, 1] });
+  // Below the floor of the axis, there is one step.
+  assert.deepEqual(corners(empiricalCdf([0, 0.0005, 3]), "log"), { value: [0.001, 3], share: [2 / 3, 1] });
+  assert.deepEqual(corners(empiricalCdf([20, 50]), "linear"), { value: [0, 20, 50], share: [0, 0.5, 1] });
 });
 
 const series = (time_s: number[], value: (number | null)[]) => ({ time_s, value, thinned_from: null });
@@ -115,6 +172,19 @@ test("the sum of flows whose curves were thinned is that of all their values", (
     new FlowLines({ runs: [{ ...run, sums }] } as unknown as Report, 3).sums("up")[0]?.value;
   assert.deepEqual(of(run.sums), [10, 10, 10]);
   assert.deepEqual(of([]), [5, 10, 5]);
+});
+
+test("two runs of one colour have no flow with the same dashes", () => {
+  // As of `--backend both`: the eighth look has the colour of the first, and the next of eight patterns.
+  const run = (look: number) => {
+    const flow = { direction: "up", goodput_mbps: series([1], [5]) };
+    return { name: `run ${look}`, look, flows: [flow, flow, flow, flow], crowds: [] };
+  };
+  const report = { runs: [run(0), run(7)] } as unknown as Report;
+  const lines = new FlowLines(report, 1).lines("up", "goodput_mbps", "each");
+  const patterns = lines.map(({ variant, flow }) => (Math.floor((variant ?? 0) / 7) + flow) % 8);
+  assert.deepEqual(patterns, [0, 2, 4, 6, 1, 3, 5, 7]);
+  assert.equal(rounds([run(6)] as unknown as Run[]), 1);
 });
 
 test("a rate holds until the next, and to the end", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { duration, nowRunning, type RunsState, summary } from "../src/live/runs.ts";
+import { duration, isOver, nowRunning, type RunsState, summary } from "../src/live/runs.ts";
 
 const state = (left_s: number | null, done: number): RunsState => ({
   total: 3,
@@ -24,4 +24,9 @@ test("times have the unit that fits", () => {
 test("a run does not take longer than it lasts", () => {
   const run = { number: 0, name: "fq", elapsed_s: 0, length_s: 8 };
   assert.deepEqual([nowRunning(run, 2.9), nowRunning(run, 9)], ["fq: 2 of 8 s", "fq: 8 of 8 s"]);
+});
+
+test("runs are over when each is done or has failed", () => {
+  const done = [0, 1, 2].map((count) => isOver(state(null, count)));
+  assert.deepEqual(done, [false, false, true]);
 });

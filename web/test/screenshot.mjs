@@ -324,6 +324,8 @@ async function checkCrowd(page) {
   await (await card.$("thead button")).click();
   const ascending = await names();
   check(ascending[0] === all[19], `sorted by goodput, ${ascending[0]} comes first and not ${all[19]}`);
+  const sorted = await card.$$eval("thead [aria-sort]", (cells) => cells.map((cell) => cell.ariaSort));
+  check(sorted.join() === "ascending", `the order is announced as "${sorted}"`);
 }
 
 const views = [

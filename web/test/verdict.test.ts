@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { contour } from "../src/maths/ellipse.ts";
+import { megabits, plain } from "../src/maths/format.ts";
 import { describe, mainPing, worstJain } from "../src/maths/verdict.ts";
 import type { Count, Repeat, Run } from "../src/model.ts";
-import { measuredIn } from "../src/page/words.ts";
+import { measuredIn, rangeOver } from "../src/page/words.ts";
 
 interface Sketch {
   p50?: number;
@@ -239,4 +240,19 @@ test("a figure that some repetitions did not measure says in how many it was", (
   const of = (values: number[]) => measuredIn(eight, { values } as unknown as Repeat);
   assert.equal(of([1, 2, 3, 4, 5]), ", in 5 of 8 runs");
   assert.equal(of([1, 2, 3, 4, 5, 6, 7, 8]), "");
+});
+
+test("a range over repetitions has the unit of its value", () => {
+  const repeats = [
+    { figure: "Goodput up", values: [0.95, 0.94, 0.96] },
+    { figure: "Goodput down", values: [1920, 1880, 1900] },
+    { figure: "Ping, median", values: [20.5, 20.1, 21] },
+    { figure: "Constant", values: [5, 5, 5] },
+  ];
+  const run = { repetitions: [1, 2, 3], repeats } as unknown as Run;
+  assert.equal(rangeOver(run, "Goodput up", megabits), " (940\u00a0kbit/s to 960\u00a0kbit/s)");
+  assert.equal(rangeOver(run, "Goodput down", megabits), " (1.88\u00a0Gbit/s to 1.92\u00a0Gbit/s)");
+  assert.equal(rangeOver(run, "Ping, median", plain), " (20.1 to 21.0)");
+  assert.equal(rangeOver(run, "Constant", plain), "");
+  assert.equal(rangeOver(run, "None", plain), "");
 });

@@ -1,9 +1,10 @@
 /** Empirical distributions: the share of samples up to each value. */
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
-import { shareAtMost } from "../maths/cdf.ts";
+import { corners, type Form, rangeOf, shareAtMost } from "../maths/cdf.ts";
 import { milliseconds, percent } from "../maths/format.ts";
 import { inside, type Range } from "../maths/range.ts";
+import { fitting } from "../maths/rows.ts";
 import type { Cdf } from "../model.ts";
 import { dashes, variantColor } from "../theme.ts";
 import {
@@ -25,11 +26,6 @@ export interface Curve {
   cdf: Cdf;
 }
 
-type Form = "linear" | "log" | "tail";
-
-/** The smallest value of a logarithmic axis. */
-const FLOOR_MS = 0.001;
-
 export class CdfChart {
   readonly frame: Frame;
   private curves: Curve[] = [];
@@ -37,6 +33,8 @@ export class CdfChart {
   private form: Form;
   private isShown: (variant: number) => boolean = () => true;
   private range: Range = [0, 1];
+  /** The series nearest to the pointer. */
+  private focused: number | null = null;
 
   constructor(spec: FrameSpec, isLogFirst: boolean) {
     this.form = isLogFirst ? "log" : "linear";
@@ -122,14 +120,9 @@ export class CdfChart {
 
   /** The range of all visible curves. */
   private fullRange(): Range {
-    const values = this.curves
-      .filter((curve) => this.isShown(curve.variant))
-      .flatMap((curve) => curve.cdf.value);
-    const most = values.reduce((a, b) => Math.max(a, b), 0);
-    if (this.form === "linear") return [0, most > 0 ? most * 1.02 : 1];
-    const least = values.reduce((a, b) => (b > 0 ? Math.min(a, b) : a), most);
-    if (most <= 0) return [FLOOR_MS, 1];
-    return [Math.max(least / 1.2, FLOOR_MS), most * 1.2];
+    const visible = this.curves.filter((curve) => this.isShown(curve.variant));
+    const values = visible.flatMap((curve) => curve.cdf.value);
+    return rangeOf(values, this.form);
   }
 
   private build(): void {
@@ -184,6 +177,11 @@ export class CdfChart {
         },
         focus: { alpha: 0.3 },
         hooks: {
+          setSeries: [
+            (_plot, series, change) => {
+              if ("focus" in change) this.focused = series;
+            },
+          ],
           setCursor: [(plot) => this.describe(plot)],
           setSelect: [
             (plot) => {
@@ -196,7 +194,12 @@ export class CdfChart {
           ],
         },
       },
-      uPlot.join(this.curves.map((curve) => this.table(curve.cdf))),
+      uPlot.join(
+        this.curves.map(({ cdf }): uPlot.AlignedData => {
+          const { value, share } = corners(cdf, this.form);
+          return [value, share];
+        }),
+      ),
     );
   }
 
@@ -204,29 +207,6 @@ export class CdfChart {
   private rarest(): number {
     const most = this.curves.reduce((count, curve) => Math.max(count, curve.cdf.count), 10);
     return Math.max(1e-6, 0.8 / most);
-  }
-
-  /** The corners of a curve, from 0 below the first value to 1 at the last. */
-  private table(cdf: Cdf): uPlot.AlignedData {
-    const isLog = this.form !== "linear";
-    const value: number[] = [];
-    const share: (number | null)[] = [];
-    const add = (x: number, fraction: number) => {
-      const above = 1 - fraction;
-      value.push(isLog ? Math.max(x, FLOOR_MS) : x);
-      share.push(this.form === "tail" ? (above > 1e-12 ? above : null) : fraction);
-    };
-    const first = cdf.value[0] ?? 0;
-    if (this.form === "linear" && first > 0) add(0, 0);
-    else add(first * 0.999999, 0);
-    for (let at = 0; at < cdf.value.length; at += 1) {
-      const here = cdf.value[at] as number;
-      // Values below the floor of a logarithmic axis collapse into one step.
-      if (isLog && here <= FLOOR_MS && (cdf.value[at + 1] ?? Number.POSITIVE_INFINITY) <= FLOOR_MS) continue;
-      if (isLog && here <= FLOOR_MS) value.length = share.length = 0;
-      add(here, cdf.fraction[at] as number);
-    }
-    return [value, share];
   }
 
   private seriesOf(curve: Curve): uPlot.Series {
@@ -249,18 +229,20 @@ export class CdfChart {
       return;
     }
     const value = plot.posToVal(plot.cursor.left ?? 0, "x");
-    const rows: Child[] = this.curves
-      .filter((curve) => this.isShown(curve.variant))
-      .map((curve) => {
-        const share = shareAtMost(curve.cdf, value);
-        return h(
-          "div",
-          { class: "row" },
-          swatch(variantColor(curve.variant), dashes(curve.variant, curve.flow)),
-          h("span", { class: "name" }, curve.label),
-          h("span", { class: "value" }, percent(this.form === "tail" ? 1 - share : share)),
-        );
-      });
+    const visible = this.curves.filter((curve) => this.isShown(curve.variant));
+    const pointed = this.focused === null ? undefined : this.curves[this.focused - 1];
+    const { shown, more } = fitting(visible, pointed === undefined ? -1 : visible.indexOf(pointed));
+    const rows: Child[] = shown.map((curve) => {
+      const share = shareAtMost(curve.cdf, value);
+      return h(
+        "div",
+        { class: curve === pointed ? "row focused" : "row" },
+        swatch(variantColor(curve.variant), dashes(curve.variant, curve.flow)),
+        h("span", { class: "name" }, curve.label),
+        h("span", { class: "value" }, percent(this.form === "tail" ? 1 - share : share)),
+      );
+    });
+    if (more > 0) rows.push(`and ${more} more`);
     const heading = `${this.form === "tail" ? "above" : "up to"} ${milliseconds(value)}`;
     this.frame.showTooltip(plot, h("div", { class: "time" }, heading), ...rows);
   }

@@ -2,6 +2,7 @@
 import uPlot from "uplot";
 import { type Child, choice, h, swatch } from "../dom.ts";
 import { instant } from "../maths/format.ts";
+import { fitting } from "../maths/rows.ts";
 import { lowerBound } from "../maths/search.ts";
 import { isolated } from "../maths/series.ts";
 import { dashes, ink, variantColor } from "../theme.ts";
@@ -33,9 +34,6 @@ export interface LineSpec extends FrameSpec {
   /** Times that are marked by a vertical line. */
   marks?: () => number[];
 }
-
-/** Rows of a tooltip; it says how many more there are. */
-const MOST_ROWS = 14;
 
 export class LineChart implements Member {
   readonly frame: Frame;
@@ -205,13 +203,17 @@ export class LineChart implements Member {
       return;
     }
     const { left = 0, idxs } = plot.cursor;
-    const rows: Child[] = [];
-    this.lines.forEach((line, at) => {
+    const valued = this.lines.flatMap((line, at) => {
       const value = plot.data[at + 1]?.[idxs?.[at + 1] ?? -1];
-      if (value === null || value === undefined || !this.isLineShown(line)) return;
-      rows.push(this.row(line, at + 1, value));
+      if (value === null || value === undefined || !this.isLineShown(line)) return [];
+      return [{ line, at: at + 1, value }];
     });
-    if (rows.length > MOST_ROWS) rows.splice(MOST_ROWS, rows.length, `and ${rows.length - MOST_ROWS} more`);
+    const { shown, more } = fitting(
+      valued,
+      valued.findIndex(({ at }) => at === this.focused),
+    );
+    const rows: Child[] = shown.map(({ line, at, value }) => this.row(line, at, value));
+    if (more > 0) rows.push(`and ${more} more`);
     const time = h("div", { class: "time" }, this.instant(plot.posToVal(left, "x")));
     this.frame.showTooltip(plot, time, ...rows);
   }

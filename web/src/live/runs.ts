@@ -40,10 +40,15 @@ export function duration(seconds: number): string {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
+/** Whether no run is left. */
+export function isOver(state: RunsState): boolean {
+  return state.done + state.failed === state.total;
+}
+
 /** Returns the progress of all runs in a sentence. */
 export function summary(state: RunsState): string {
   const counts = `${state.done} of ${state.total} done, ${state.failed} failed`;
-  if (state.done + state.failed === state.total) return counts;
+  if (isOver(state)) return counts;
   const left = state.left_s === null ? "the end is not known yet" : `about ${duration(state.left_s)} left`;
   return `${counts}, ${left}`;
 }
@@ -58,6 +63,7 @@ export class Runs {
   private readonly sum = h("p", { class: "note", role: "status" });
   private readonly bar = h("progress", { class: "runs-bar", value: 0, max: 1, "aria-label": "All runs" });
   private readonly rows = h("tbody", {});
+  private readonly known: { text: string; element: HTMLElement }[] = [];
   readonly element = h(
     "section",
     { class: "card", "aria-label": "Runs" },
@@ -84,7 +90,17 @@ export class Runs {
     this.sum.textContent = summary(state);
     this.bar.max = Math.max(state.total, 1);
     this.bar.value = state.runs.reduce((sum, run) => sum + run.part, 0);
-    this.rows.replaceChildren(...state.runs.map((run) => this.row(run)));
+    // A row that says the same stays, and with it the focus on its link.
+    for (const [at, run] of state.runs.entries()) {
+      const text = JSON.stringify(run);
+      const known = this.known[at];
+      if (known?.text === text) continue;
+      const element = this.row(run);
+      if (known === undefined) this.rows.append(element);
+      else known.element.replaceWith(element);
+      this.known[at] = { text, element };
+    }
+    for (const { element } of this.known.splice(state.runs.length)) element.remove();
   }
 
   /** Shows a sentence instead of the counts. */

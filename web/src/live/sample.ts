@@ -230,3 +230,53 @@ export function extend(past: Past, sample: Sample): void {
   );
   past.changes = sample.changes;
 }
+
+/** Points further apart than this many steps have a gap between them. */
+const MOST_STEPS = 3;
+
+/** The points of a line, with a gap where there was no sample for some steps. */
+export function withGaps(
+  unixMs: number[],
+  values: (number | null)[],
+  step: number,
+): { time: number[]; value: (number | null)[] } {
+  const time: number[] = [];
+  const value: (number | null)[] = [];
+  for (const [at, here] of unixMs.entries()) {
+    const before = unixMs[at - 1];
+    if (before !== undefined && here - before > MOST_STEPS * step) {
+      time.push(before + step);
+      value.push(null);
+    }
+    time.push(here);
+    value.push(values[at] ?? null);
+  }
+  return { time, value };
+}
+
+/** Steps of the system's clock up to this many ms are as good as none; the router's limit is the same. */
+const LEAST_STEP_MS = 500;
+
+/** Whether the clock was set back between two samples. The router has then moved its history, too. */
+export function isSetBack(before: Sample, now: Sample): boolean {
+  const expected = before.unix_ms + ((now.number - before.number) * now.interval_ns) / 1e6;
+  return now.number > before.number && expected - now.unix_ms > LEAST_STEP_MS;
+}
+
+/** The colours of the names that are drawn: a name keeps its own, and others take the first that are free. */
+export function coloursOf(names: string[], before: ReadonlyMap<string, number>): Map<string, number> {
+  const kept = names.flatMap((name): [string, number][] => {
+    const hue = before.get(name);
+    return hue === undefined ? [] : [[name, hue]];
+  });
+  const colours = new Map(kept);
+  const taken = new Set(colours.values());
+  for (const name of names) {
+    if (colours.has(name)) continue;
+    let hue = 0;
+    while (taken.has(hue)) hue += 1;
+    taken.add(hue);
+    colours.set(name, hue);
+  }
+  return colours;
+}

@@ -5,7 +5,8 @@
  * `target=1ms-rtt=10ms` and `target=1ms-rtt=30ms`. Names of different forms stay.
  */
 export function distinct(names: string[]): string[] {
-  const parts = names.map((name) => name.split(/(?<=[-, ])/));
+  // The minus of `x=-1` or `1e-3` separates nothing.
+  const parts = names.map((name) => name.split(/(?<=[, ]|(?<!=|\d[eE])-)/));
   const count = parts[0]?.length ?? 0;
   if (new Set(names).size < 2 || parts.some((own) => own.length !== count)) return names;
   const differs = (at: number) => new Set(parts.map((own) => bare(own[at] ?? ""))).size > 1;

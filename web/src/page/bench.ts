@@ -22,7 +22,16 @@ import {
 import { columnsOf } from "../packed.ts";
 import { FlowLines, type FlowMode } from "./flow-lines.ts";
 import { variantName } from "./top.ts";
-import { callsOf, measuredIn, queueKey, queueTitle, repetitionNote, route, scoreOf } from "./words.ts";
+import {
+  callsOf,
+  measuredIn,
+  queueKey,
+  queueTitle,
+  repetitionNote,
+  rounds,
+  route,
+  scoreOf,
+} from "./words.ts";
 
 /** With more lines than this, a chart initially shows the sum of the flows. */
 const MOST_LINES = 12;
@@ -505,6 +514,7 @@ export class Bench {
   }
 
   private eachPing(pick: (ping: Ping) => Series | null) {
+    const apart = rounds(this.report.runs);
     return this.report.runs.flatMap((run) => {
       // A call has no round trips.
       const known = run.pings.flatMap((ping, flow) => {
@@ -515,7 +525,7 @@ export class Bench {
       });
       return known.map(({ ping, flow, series }) => {
         const label = known.length === 1 ? run.name : `${run.name}, ${ping.name}`;
-        return { look: { label, variant: run.look, flow }, series, ping };
+        return { look: { label, variant: run.look, flow: flow * apart }, series, ping };
       });
     });
   }

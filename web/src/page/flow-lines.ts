@@ -2,6 +2,7 @@
 import type { Line } from "../charts/lines.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
 import type { Crowd, Direction, Report } from "../model.ts";
+import { rounds } from "./words.ts";
 
 /** `quantiles` is offered only if a direction has a crowd. */
 export type FlowMode = "each" | "quantiles" | "sum";
@@ -30,11 +31,12 @@ export class FlowLines {
   /** The lines of the flows of a direction; of a crowd, quantiles unless single flows are chosen. */
   lines(direction: Direction, column: "goodput_mbps" | "cwnd_segments" | "srtt_ms", mode: FlowMode): Line[] {
     const isAlone = this.report.runs.length === 1;
+    const apart = rounds(this.report.runs);
     return this.report.runs.flatMap((run) => {
       const crowd = run.crowds.find((entry) => entry.direction === direction);
       if (crowd !== undefined && mode !== "each") {
         return crowd[column].map(({ name, series }, place): Line => {
-          const look = isAlone ? { hue: place, flow: 0 } : { flow: place };
+          const look = isAlone ? { hue: place, flow: 0 } : { flow: place * apart };
           const label = isAlone ? name : `${run.name}, ${name}`;
           return { label, variant: run.look, ...look, time: series.time_s, value: series.value };
         });
@@ -45,7 +47,7 @@ export class FlowLines {
         if (series === null) return [];
         const label = flows.length === 1 ? run.name : isAlone ? flow.name : `${run.name}, ${flow.name}`;
         // A single run compares its flows, so the flows have the colours.
-        const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place };
+        const look = isAlone ? { hue: place, flow: Math.floor(place / 7) } : { flow: place * apart };
         return [{ label, variant: run.look, ...look, time: series.time_s, value: series.value }];
       });
     });

@@ -22,12 +22,37 @@ export interface Listing<T> {
   most?: number;
 }
 
+/** The items in the order of a figure. Those without one come last, also if the largest come first. */
+export function ordered<T>(items: T[], of: (item: T) => number | null, isDescending: boolean): T[] {
+  const [measured, others]: [{ item: T; value: number }[], T[]] = [[], []];
+  for (const item of items) {
+    const value = of(item);
+    if (value === null) others.push(item);
+    else measured.push({ item, value });
+  }
+  const sign = isDescending ? -1 : 1;
+  measured.sort((a, b) => sign * (a.value - b.value));
+  return [...measured.map(({ item }) => item), ...others];
+}
+
+/**
+ * The first half and the last half of more items than `most`; otherwise all of them, and none. The last
+ * half ends with the last that is measured; the others follow it.
+ */
+export function ends<T>(items: T[], isMeasured: (item: T) => boolean, most: number): [T[], T[]] {
+  if (items.length <= most) return [items, []];
+  const half = Math.floor(most / 2);
+  const last = Math.max(items.filter(isMeasured).length, 2 * half);
+  return [items.slice(0, half), items.slice(last - half, last)];
+}
+
 /** The box of the search, and the table. */
 export function listing<T>(spec: Listing<T>): { search: HTMLElement; table: HTMLElement } {
   const { items, columns, name, most = Number.POSITIVE_INFINITY } = spec;
   const rows = new Map<T, HTMLElement>();
   const body = h("tbody", {});
   let order = items;
+  let isMeasured: (item: T) => boolean = () => true;
   let sorted = "";
   let wanted: string[] = [];
 
@@ -46,27 +71,22 @@ export function listing<T>(spec: Listing<T>): { search: HTMLElement; table: HTML
 
   function fill(): void {
     const found = order.filter((item) => wanted.every((word) => ` ${name(item)} `.includes(word)));
-    if (found.length <= most) {
-      body.replaceChildren(...found.map(rowOf));
-      return;
-    }
-    const half = Math.floor(most / 2);
-    const left = h(
-      "td",
-      { class: "left-out", colspan: columns.length + 1 },
-      `${whole(found.length - 2 * half)} more`,
-    );
-    body.replaceChildren(
-      ...found.slice(0, half).map(rowOf),
-      h("tr", {}, left),
-      ...found.slice(-half).map(rowOf),
-    );
+    const [first, last] = ends(found, isMeasured, most);
+    const more = found.length - first.length - last.length;
+    const left = h("td", { class: "left-out", colspan: columns.length + 1 }, `${whole(more)} more`);
+    body.replaceChildren(...first.map(rowOf), ...(more > 0 ? [h("tr", {}, left)] : []), ...last.map(rowOf));
   }
 
-  function sort({ head, of }: Column<T>): void {
-    order = [...items].sort((a, b) => (of(a) ?? Infinity) - (of(b) ?? Infinity));
-    if (sorted === head) order.reverse();
-    sorted = sorted === head ? "" : head;
+  function sort(column: Column<T>): void {
+    const { head, of } = column;
+    const isDescending = sorted === head;
+    order = ordered(items, of, isDescending);
+    isMeasured = (item) => of(item) !== null;
+    sorted = isDescending ? "" : head;
+    for (const [at, cell] of heads.entries()) {
+      if (columns[at] !== column) cell.removeAttribute("aria-sort");
+      else cell.setAttribute("aria-sort", isDescending ? "descending" : "ascending");
+    }
     fill();
   }
 

@@ -5,7 +5,7 @@ import { isComplete, packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
-import { callsOf, measuredIn, queueKey, queueTitle, route, scoreOf } from "./words.ts";
+import { callsOf, queueKey, queueTitle, rangeOver, route, scoreOf } from "./words.ts";
 
 /** A smaller relative difference does not make a value the better one. */
 const BETTER_BY = 0.01;
@@ -60,17 +60,6 @@ function cellsOf(row: Row): Child[] {
   return [row.label, ...row.cells.map((cell) => (isBest(cell) ? h("strong", {}, cell.text) : cell.text))];
 }
 
-/**
- * The range of a figure over the repetitions, " (9.4 to 9.6)", and in how many of them it was measured
- * unless in all, ", in 5 of 8 runs"; nothing for a single run.
- */
-function range(run: Run, figure: string): string {
-  const repeat = run.repeats.find((entry) => entry.figure === figure);
-  if (repeat === undefined) return "";
-  const [low, high] = [plain(Math.min(...repeat.values)), plain(Math.max(...repeat.values))];
-  return (low === high ? "" : ` (${low} to ${high})`) + measuredIn(run, repeat);
-}
-
 function rowOf<T>(
   label: Child,
   runs: Run[],
@@ -78,14 +67,14 @@ function rowOf<T>(
   say: (value: T) => string,
   better: Row["better"] = null,
   rank: (value: T) => number | null = () => null,
-  figure = "",
+  repeated: { figure: string; say: (value: number) => string } | null = null,
 ): Row {
   const cells = runs.map((run) => {
     const value = pick(run);
     const { condition } = run;
     if (value === null || value === undefined) return { text: NOTHING, rank: null, condition };
     return {
-      text: say(value) + range(run, figure),
+      text: say(value) + (repeated === null ? "" : rangeOver(run, repeated.figure, repeated.say)),
       rank: isComplete(run) ? rank(value) : null,
       condition,
     };
@@ -108,7 +97,7 @@ function goodputRows({ runs, ends }: Report): Row[] {
         megabits,
         "high",
         (mbps) => mbps,
-        `Goodput ${direction}`,
+        { figure: `Goodput ${direction}`, say: megabits },
       ),
       rowOf(
         labelled("Jain's index", `of the flows, ${direction}`),
@@ -144,7 +133,7 @@ function pingRows({ runs, ends }: Report): Row[] {
         sayQuantiles,
         "low",
         median,
-        runs.some((run) => run.main_ping === name) ? "Ping, median" : "",
+        runs.some((run) => run.main_ping === name) ? { figure: "Ping, median", say: plain } : null,
       ),
       rowOf(
         labelled(`${label} one-way`, `${route("up", ends)}, ${P}`),
@@ -244,7 +233,7 @@ function queueRows({ runs, ends }: Report): Row[] {
         sayQuantiles,
         "low",
         median,
-        `Sojourn time ${first?.name}, median`,
+        { figure: `Sojourn time ${first?.name}, median`, say: plain },
       ),
       rowOf(labelled("Packets sent", where), runs, queue, (entry) => whole(entry.sent)),
       ...reasonRows("Drops", (entry) => entry.drops),

@@ -1,5 +1,13 @@
 /** Names of directions, queues and flows. */
-import type { Direction, Ends, Flow, Queue, Repeat, Run } from "../model.ts";
+import {
+  type Direction,
+  type Ends,
+  type Flow,
+  PALETTE,
+  type Queue,
+  type Repeat,
+  type Run,
+} from "../model.ts";
 
 /** Whether a flow is a call: it has a mean opinion score, and its delay in one direction only. */
 export function isCall(runs: Run[], name: string): boolean {
@@ -58,4 +66,23 @@ export function repetitionNote(runs: Run[]): string {
 export function measuredIn(run: Run, repeat: Repeat): string {
   const [count, all] = [repeat.values.length, run.repetitions.length];
   return count < all ? `, in ${count} of ${all} runs` : "";
+}
+
+/**
+ * The range of a figure over the repetitions, " (9.4 to 9.6)", and in how many of them it was measured
+ * unless in all, ", in 5 of 8 runs"; nothing for a single run. `say` formats a value as the one before it.
+ */
+export function rangeOver(run: Run, figure: string, say: (value: number) => string): string {
+  const repeat = run.repeats.find((entry) => entry.figure === figure);
+  if (repeat === undefined) return "";
+  const [low, high] = [say(Math.min(...repeat.values)), say(Math.max(...repeat.values))];
+  return (low === high ? "" : ` (${low} to ${high})`) + measuredIn(run, repeat);
+}
+
+/**
+ * How often the palette is gone through. The lines of a run whose colour another run has, too, differ in
+ * dashes: its flows are this many patterns apart.
+ */
+export function rounds(runs: Run[]): number {
+  return 1 + Math.floor(Math.max(0, ...runs.map((run) => run.look)) / PALETTE.length);
 }
