@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::SUMMARY_JSON;
 use super::error::{ReadError, RecordError};
+use super::files::read_text;
 use super::lock::FolderLock;
 use super::rows::TABLES;
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status};
@@ -60,7 +61,7 @@ pub(crate) fn save(
 /// Reads `run.json` of the folder `dir`.
 pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
     let path = dir.join(RUN_JSON);
-    let text = match fs::read_to_string(&path) {
+    let text = match read_text(&path) {
         Ok(text) => text,
         Err(error) => return Err(ReadError::Open { path, error }),
     };
