@@ -163,6 +163,14 @@ impl Schedule {
         Some(RateSource::Schedule(schedule))
     }
 
+    /// Returns how many steps rates that take turns have until `end`; 0 for other rates.
+    pub(super) fn turns_until(&self, end: Span) -> u64 {
+        match &self.origin {
+            Origin::Cycle { every, .. } => turns_until(*every, end),
+            Origin::Steps | Origin::Csv(_) | Origin::Trace(..) => 0,
+        }
+    }
+
     /// Repeats rates that take turns until `end`.
     pub(super) fn extend_to(&mut self, end: Span) {
         let Origin::Cycle { every, rates } = &self.origin else {
@@ -448,6 +456,12 @@ impl Delays {
         delays.max().copied().unwrap_or(Span::ZERO)
     }
 
+    /// Returns how many steps delays that take turns have until `end`; 0 for other delays.
+    pub(super) fn turns_until(&self, end: Span) -> u64 {
+        let cycle = self.cycle.as_ref();
+        cycle.map_or(0, |(every, _)| turns_until(*every, end))
+    }
+
     /// Repeats delays that take turns until `end`.
     pub(super) fn extend_to(&mut self, end: Span) {
         if let Some((every, delays)) = &self.cycle {
@@ -476,9 +490,14 @@ impl Delays {
 
 /// Returns the steps of `values` that take turns, each for `every`, until `end`.
 fn turns<T: Copy>(every: Span, values: &[T], end: Span) -> Vec<(Span, T)> {
-    let instants = (0..).map(|n| Span::from_ns(every.as_ns().saturating_mul(n)));
-    let turns = instants.take_while(|at| *at < end);
-    turns.zip(values.iter().copied().cycle()).collect()
+    let turns = 0..turns_until(every, end);
+    let instants = turns.map(|n| Span::from_ns(every.as_ns().saturating_mul(n)));
+    instants.zip(values.iter().copied().cycle()).collect()
+}
+
+/// Returns the number of steps of values that take turns, each for `every`, until `end`.
+fn turns_until(every: Span, end: Span) -> u64 {
+    end.as_ns().div_ceil(every.as_ns())
 }
 
 impl Field for Delays {
