@@ -75,6 +75,48 @@ pub(crate) fn check_turns(
     Some(())
 }
 
+/// Refuses a comparison of flows in so many windows that it would take all memory.
+pub(crate) fn check_windows(root: &Table, scenario: &Scenario, problems: &mut Problems) {
+    // The run of a recording may have ended long before its planned end.
+    let values = scenario.compared_until(scenario.duration);
+    if problems.is_recording() || values <= Scenario::MOST_COMPARED {
+        return;
+    }
+    let own = root
+        .node("measure")
+        .and_then(|node| node.as_table()?.node("step"));
+    let at = own.or(root.node("duration")).map(|node| node.at.clone());
+    let message = format!(
+        "the goodputs of the flows in windows are more than {} values",
+        Scenario::MOST_COMPARED
+    );
+    let hint = format!(
+        "they are {values} in a run of {}: `step` and `window` in [measure] must be longer, or the run \
+         shorter",
+        scenario.duration
+    );
+    problems.push(Problem::new(at.unwrap_or(Place::File(0..0)), message).hint(hint));
+}
+
+impl Scenario {
+    /// The most values of a comparison ([`Scenario::compared_until`]) in a scenario that is not
+    /// recorded: 16 bytes each, 1.6 GB in all.
+    pub const MOST_COMPARED: u64 = 100_000_000;
+
+    /// Returns how many values the comparison of bulk flows in windows has in a run until `end`.
+    pub fn compared_until(&self, end: Span) -> u64 {
+        // Some windows follow each other without a gap, at whatever `step` the others begin.
+        let step = self.measure.step.min(self.measure.window);
+        let windows = end.as_ns() / step.as_ns().max(1);
+        let bulk = self.flows.iter().filter(|flow| flow.kind.is_bulk());
+        match bulk.map(|flow| flow.count).fold(0, u64::saturating_add) {
+            0 | 1 => windows,
+            // The window itself takes as much as four values.
+            flows => windows.saturating_mul(flows.saturating_add(4)),
+        }
+    }
+}
+
 /// Returns the tables of the links, in the order of the path up.
 fn tables_of_links(root: &Table) -> impl Iterator<Item = &Node> {
     let hops: &[Node] = match root.node("hop").map(|node| &node.value) {

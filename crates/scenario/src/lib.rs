@@ -499,6 +499,7 @@ impl Scenario {
         };
         checks::check_steps(root, &scenario, problems);
         checks::check_paths(root, &scenario, problems);
+        checks::check_windows(root, &scenario, problems);
         Some(scenario)
     }
 

@@ -112,7 +112,8 @@ impl Schedule {
     }
 
     /// Returns the rate over time as a chart of a run until `end` shows it: the steps, or the means
-    /// of a trace in windows of this length, each at the end of its window.
+    /// of a trace in windows of this length, each at the end of its window. In a very long run, the
+    /// windows begin further apart than `step`.
     pub fn shown(&self, window: Span, step: Span, end: Span) -> Vec<(Span, Option<Rate>)> {
         let Origin::Trace(_, opportunities) = &self.origin else {
             return self.steps.clone();
@@ -125,6 +126,7 @@ impl Schedule {
             (to, Some(Rate::from_bps(bps as u64)))
         };
         let step = step.max(Span::from_ms(1));
+        let step = step.max(Span::from_ns(end.as_ns() / MOST_MEANS));
         let ends = std::iter::successors(Some(window), |at| Some(at.saturating_add(step)));
         let mut means: Vec<_> = ends.take_while(|at| *at <= end).map(mean).collect();
         match means.first_mut() {
@@ -596,6 +598,8 @@ fn show_steps<T>(
     f.write_str(if steps.len() > MOST_SHOWN { " ..." } else { "" })
 }
 
+/// The most means of a trace: 24 bytes each.
+const MOST_MEANS: u64 = 10_000_000;
 /// The number of steps that a table has room for.
 const MOST_SHOWN: usize = 8;
 /// The word for the absence of a rate.

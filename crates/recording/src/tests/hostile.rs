@@ -185,3 +185,30 @@ fn a_text_beyond_the_limit_is_not_read() {
     let why = "it has 268435457 bytes, and at most 268435456 are read";
     assert_eq!(error, format!("cannot open `{}`: {why}", path.display()));
 }
+
+#[test]
+fn a_run_ends_before_its_figures_take_all_memory() {
+    let temp = tempfile::tempdir().unwrap();
+    begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap();
+    let path = temp.path().join("run.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut run: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // It may have been stopped long before its planned end.
+    run["scenario"]["duration"] = "87600h".into();
+    let mut open = |end_ns: u64| {
+        run["end_ns"] = end_ns.into();
+        fs::write(&path, run.to_string()).unwrap();
+        Recording::open(temp.path())
+    };
+    assert!(open(15_000_000_000).is_ok());
+    let error = open(u64::MAX).unwrap_err().to_string();
+    assert!(
+        error.contains("`end_ns` is 18446744073709551615, "),
+        "{error}"
+    );
+    // 3650 days have 1 261 440 000 windows, one each 250 ms, with two bulk flows: six values each.
+    let error = open(315_360_000_000_000_000).unwrap_err().to_string();
+    assert!(error.contains("windows are 7568640000 values"), "{error}");
+}

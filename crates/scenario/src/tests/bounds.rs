@@ -62,3 +62,18 @@ fn a_recorded_scenario_is_refused_too() {
     let expected = "make more than 100000000 steps";
     assert!(error.to_string().contains(expected), "{error}");
 }
+
+#[test]
+fn bulk_flows_are_compared_in_a_limited_number_of_windows() {
+    // 1000 h have 14.4 million windows, one each 250 ms, with 20 flows: 24 values each.
+    let long = PLAIN.replace("10s", "1000h");
+    let found = errors(&format!("{long}count = 20\n"), &[]);
+    assert!(found.contains("more than 100000000 values"), "{found}");
+    assert!(found.contains("they are 345600000 in a run of"), "{found}");
+    assert!(found.contains("x.toml:2:"), "{found}");
+    // A single flow is compared with no other, and a recorded run may have been stopped.
+    let single = &variants(&long, &[])[0].scenario;
+    let mut json = serde_json::to_value(single).unwrap();
+    json["flow"][0]["count"] = 20.into();
+    assert!(serde_json::from_value::<Scenario>(json).is_ok());
+}
