@@ -235,9 +235,18 @@ impl Plug {
         })
     }
 
+    /// Returns the name of the new pair's end in the namespace between, where the machine's end keeps
+    /// its own name.
+    fn outside(&self) -> &'static str {
+        match self.seat.name.as_str() {
+            OUTSIDE => OTHER_OUTSIDE,
+            _ => OUTSIDE,
+        }
+    }
+
     /// Moves the machine's end to the namespace between, and replaces it by a new pair.
     fn put_in(&self) -> Result<(), AttachError> {
-        let name = &self.seat.name;
+        let (name, outside) = (&self.seat.name, self.outside());
         self.machine.links()?.move_to(name, &self.between)?;
         create_veth(
             VethEnd {
@@ -247,13 +256,13 @@ impl Plug {
             },
             VethEnd {
                 namespace: &self.between,
-                name: OUTSIDE,
+                name: outside,
                 mac: Mac([2, 0, 0, 0, 0, 1]),
             },
         )?;
         let mut links = self.between.links()?;
-        links.set_mtu(OUTSIDE, self.seat.mtu)?;
-        for own in [name, OUTSIDE] {
+        links.set_mtu(outside, self.seat.mtu)?;
+        for own in [name.as_str(), outside] {
             links.set_up(own, true)?;
         }
         self.take_seat(&self.seat)
@@ -272,9 +281,9 @@ impl Plug {
         // The interface that stood in may be under another bridge by now.
         let now = self.machine.links()?.interface(&self.seat.name);
         let mut between = self.between.links()?;
-        if between.interface(OUTSIDE).is_ok() {
+        if between.interface(self.outside()).is_ok() {
             // Both ends of the new pair vanish.
-            between.remove(OUTSIDE)?;
+            between.remove(self.outside())?;
         }
         if between.interface(&self.seat.name).is_ok() {
             between.move_to(&self.seat.name, &self.machine)?;
@@ -304,7 +313,7 @@ fn carry(
         ..PacketOptions::default()
     };
     let near = PacketPort::open(&plug.between, &plug.seat.name, options)?;
-    let far = PacketPort::open(&plug.between, OUTSIDE, options)?;
+    let far = PacketPort::open(&plug.between, plug.outside(), options)?;
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
     let bell = bell.map_err(|error| kernel("create an eventfd")(error.into()))?;
     let shared = Shared {
@@ -513,6 +522,7 @@ fn process_attached_to(inner: &Interface) -> Option<u32> {
         let Ok(Ok(mut links)) = links else {
             return false;
         };
+        // With `OTHER_OUTSIDE`, the machine's end is `OUTSIDE`.
         links.interface(OUTSIDE).is_ok()
             && links
                 .interfaces()
@@ -546,5 +556,7 @@ fn is_pair(target: &Namespace, inner: &Interface, outer: &Interface) -> Result<b
 const NAMES: &str = "/run/netns";
 /// The end of the new pair in the namespace between.
 const OUTSIDE: &str = "outside";
+/// Its name if the machine's end is called [`OUTSIDE`].
+const OTHER_OUTSIDE: &str = "outside2";
 /// How often to look whether the namespace still exists.
 const LOOK: Duration = Duration::from_millis(100);

@@ -32,7 +32,11 @@ impl Checksum {
     /// # Errors
     /// The file cannot be read.
     pub fn of_file(path: &Path) -> io::Result<Checksum> {
-        let mut file = File::open(path)?;
+        Checksum::of_opened(File::open(path)?)
+    }
+
+    /// Computes the checksum of the rest of a file.
+    pub(crate) fn of_opened(mut file: File) -> io::Result<Checksum> {
         let mut sum = Summing::new(io::sink());
         let mut piece = vec![0; 1 << 16];
         loop {

@@ -6,14 +6,17 @@ use std::io::{self, Write as _};
 use std::path::Path;
 
 use bytes::Bytes;
+use serde::de::Error as _;
 
 use super::SUMMARY_JSON;
 use super::error::{ReadError, RecordError};
+use super::files::read_text;
 use super::lock::FolderLock;
 use super::rows::TABLES;
 use super::run_file::{FORMAT, RUN_JSON, RunFile, Status};
 use crate::part::{Part, create_temporary, temporary};
-use sluice_scenario::Backend;
+use sluice_core::Span;
+use sluice_scenario::{Backend, Scenario};
 
 /// Prepares `dir` for a recording of `bytes`, and removes an older one in it. The folder is locked while
 /// the returned value lives.
@@ -60,7 +63,7 @@ pub(crate) fn save(
 /// Reads `run.json` of the folder `dir`.
 pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
     let path = dir.join(RUN_JSON);
-    let text = match fs::read_to_string(&path) {
+    let text = match read_text(&path) {
         Ok(text) => text,
         Err(error) => return Err(ReadError::Open { path, error }),
     };
@@ -80,7 +83,31 @@ pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
             found: format,
         });
     }
-    serde_json::from_str(&text).map_err(json)
+    let run: RunFile = serde_json::from_str(&text).map_err(json)?;
+    check_end(&run).map_err(|why| json(serde_json::Error::custom(why)))?;
+    Ok(run)
+}
+
+/// Refuses an end at which figures and charts would take all memory.
+fn check_end(run: &RunFile) -> Result<(), String> {
+    let end = Span::from_ns(run.end_ns);
+    if end > LATEST {
+        return Err(format!(
+            "`end_ns` is {}, and a run ends at {} at the latest",
+            run.end_ns,
+            LATEST.as_ns()
+        ));
+    }
+    let values = run.scenario.compared_until(end);
+    // Older programs had no limit.
+    let most = 2 * Scenario::MOST_COMPARED;
+    if values > most {
+        return Err(format!(
+            "until `end_ns`, the goodputs of the flows in windows are {values} values, and at most {most} \
+             are read"
+        ));
+    }
+    Ok(())
 }
 
 /// Accepts a folder that is empty or contains a run that no process is writing.
@@ -154,3 +181,6 @@ fn clear(dir: &Path) -> Result<(), RecordError> {
     }
     super::program::clear(dir)
 }
+
+/// The latest end of a run: a scenario lasts ten years at most, and a live run may end late.
+const LATEST: Span = Span::from_secs(3660 * 24 * 3600);

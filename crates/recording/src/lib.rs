@@ -27,6 +27,7 @@ mod encoder;
 mod error;
 pub mod expect;
 pub mod figures;
+mod files;
 mod folder;
 #[cfg(test)]
 mod fuzz;
@@ -61,6 +62,7 @@ pub use cell::{Cell, ColumnDecl, ColumnKind, Row};
 pub use cells::CellWriter;
 pub use checksum::Checksum;
 pub use error::{ReadError, RecordError};
+pub use files::read_text;
 pub use identity::{identity_of, program, set_program};
 pub use keep::Keep;
 pub use lock::FolderLock;

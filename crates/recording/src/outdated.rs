@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::repetitions::Version;
-use crate::{RUN_JSON, Recording};
+use crate::{RUN_JSON, Recording, read_text};
 
 /// Takes from `recordings` the runs of an earlier version of their scenario, their program or its
 /// algorithms, and returns their folders.
@@ -99,7 +99,7 @@ pub fn outdated_in_words(folders: &[PathBuf]) -> Option<String> {
 
 /// The names of the folders that the last `sluice run` into `folder` has written or reused.
 fn listed(folder: &Path) -> BTreeSet<OsString> {
-    let text = fs::read_to_string(folder.join("summary.json")).unwrap_or_default();
+    let text = read_text(&folder.join("summary.json")).unwrap_or_default();
     let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let variants = value.as_array().into_iter().flatten();
     let runs = variants.filter_map(|variant| variant["runs"].as_array());

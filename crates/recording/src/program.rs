@@ -6,13 +6,14 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, open, openat};
+use rustix::fs::{Mode, OFlags, open};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use sluice_core::Time;
 use sluice_scenario::metric::Reported;
 
 use super::error::{ReadError, RecordError};
+use super::files::{FLAGS, open_file_in, refused};
 use crate::part::{Part, temporary};
 
 /// A program that has ended, for [`super::RunWriter::program`].
@@ -168,16 +169,10 @@ pub(crate) fn copy(entries: &[ProgramEntry], from: &Path, to: &Path) -> Result<(
 
 /// Opens a program's file in the recording `dir`.
 fn open_in(dir: &Path, file: &str) -> io::Result<File> {
-    let refused = |what: &'static str| io::Error::new(io::ErrorKind::InvalidInput, what);
     let name = name_in_folder(file).ok_or_else(|| refused("it has another place"))?;
-    // Without NONBLOCK, a named pipe would be waited for.
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let folder = open(dir.join(PROGRAMS), flags | OFlags::DIRECTORY, Mode::empty())?;
-    let opened = File::from(openat(&folder, name, flags, Mode::empty())?);
-    match opened.metadata()?.is_file() {
-        true => Ok(opened),
-        false => Err(refused("it is not a regular file")),
-    }
+    let flags = FLAGS.union(OFlags::DIRECTORY);
+    let folder = open(dir.join(PROGRAMS), flags, Mode::empty())?;
+    open_file_in(folder, Path::new(name))
 }
 
 /// The folder of these files.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +13,7 @@ use super::cell::Row;
 use super::checksum::Checksum;
 use super::encoder::is_kept;
 use super::error::{ReadError, RecordError};
+use super::files::{open_file, read_text};
 use super::folder::{read_run_file, save};
 use super::keep::Keep;
 use super::kept::KeptRows;
@@ -133,7 +134,11 @@ impl Recording {
                 .get(table)
                 .cloned()
                 .ok_or(io::ErrorKind::NotFound.into()),
-            None => fs::read(&path).map(Bytes::from),
+            None => open_file(&path).and_then(|mut file| {
+                let mut bytes = Vec::new();
+                file.read_to_end(&mut bytes)?;
+                Ok(Bytes::from(bytes))
+            }),
         };
         found.map_err(|error| ReadError::Open { path, error })
     }
@@ -254,7 +259,7 @@ impl Recording {
             return Ok(None);
         }
         let path = self.dir.join(SUMMARY_JSON);
-        let text = match fs::read_to_string(&path) {
+        let text = match read_text(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(ReadError::Open { path, error }),
@@ -328,11 +333,11 @@ impl Recording {
     /// # Errors
     /// A table is damaged or missing.
     pub fn check_unchanged(&self) -> Result<(), ReadError> {
-        let modified = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
+        let modified = |path: &Path| fs::symlink_metadata(path).and_then(|file| file.modified());
         let ended = modified(&self.dir.join(RUN_JSON)).ok();
         let is_unchanged = |table: &&str, expected: &Checksum| {
             let path = self.dir.join(table).with_extension("parquet");
-            let length = fs::metadata(&path).map(|file| file.len());
+            let length = fs::symlink_metadata(&path).map(|file| file.len());
             length.is_ok_and(|bytes| bytes == expected.bytes)
                 && modified(&path).is_ok_and(|at| ended.is_some_and(|ended| at <= ended))
         };
@@ -353,7 +358,7 @@ impl Recording {
             return Ok(());
         }
         let path = self.dir.join(table).with_extension("parquet");
-        match Checksum::of_file(&path) {
+        match open_file(&path).and_then(Checksum::of_opened) {
             Ok(found) if found == *expected => {
                 sound.insert(table);
                 Ok(())

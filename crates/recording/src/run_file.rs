@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::checksum::Checksum;
+use super::files::check_length;
 use super::identity::program;
 use super::keep::Keep;
 use super::program::ProgramEntry;
@@ -278,6 +279,7 @@ fn algorithms_of(scenario: &Scenario) -> BTreeMap<String, String> {
 pub(crate) fn write_json(path: &Path, value: &impl Serialize, backend: Backend) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
+    check_length(text.len() as u64)?;
     let mut part = Part::create(path)?.of_run(backend);
     part.write_all(text.as_bytes())?;
     part.finish()

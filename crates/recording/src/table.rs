@@ -3,7 +3,6 @@
 //! A table in a folder is written under a temporary name and gets its own only when it is complete.
 //! A table in memory has the same bytes.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use super::cells::{GroupWriter, Values, physical};
 use super::checksum::{Checksum, Summing};
 use super::chunk::{Chunks, Source};
 use super::columns::{Columns, GROUP_ROWS};
+use super::files::open_file;
 use super::rows::Declared;
 use super::{ReadError, RecordError};
 use crate::part::Part;
@@ -250,7 +250,7 @@ impl<R: Row> Rows<R> {
 
     pub(crate) fn open(dir: &Path) -> Result<Self, ReadError> {
         let path = path_of::<R>(dir);
-        let file = match File::open(&path) {
+        let file = match open_file(&path) {
             Ok(file) => guarded(|| Source::new(file)),
             Err(error) => return Err(ReadError::Open { path, error }),
         };

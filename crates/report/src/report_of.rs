@@ -160,6 +160,8 @@ fn run(
             of_flow.push(probe);
         }
     }
+    let mut curves = scenario.measure.clone();
+    curves.step = step_of_curves(&instances, &samples, curves.step);
     let mut flows = Vec::new();
     let mut pings = Vec::new();
     for (instance, figures) in instances.iter().zip(&summary.flows) {
@@ -174,12 +176,7 @@ fn run(
                 ));
             }
             Measured::Connections | Measured::Datagrams => {
-                flows.push(flow(
-                    instance,
-                    &samples[id],
-                    &file.scenario.measure,
-                    figures,
-                ));
+                flows.push(flow(instance, &samples[id], &curves, figures));
             }
             // Its figures are in the table of all figures.
             Measured::Nothing => {}
@@ -205,7 +202,7 @@ fn run(
         stopped: file.stopped.clone(),
         length_counted: "payload, where the link counts whole IP packets".into(),
         goodput_window_s: scenario.measure.window.as_secs_f64(),
-        goodput_step_s: scenario.measure.step.as_secs_f64(),
+        goodput_step_s: curves.step.as_secs_f64(),
         accuracy: accuracy(summary),
         judgement: Judgement::default(),
         expectations: expectations(recording, &[summary]),
@@ -310,6 +307,19 @@ fn accuracy(summary: &Summary) -> Accuracy {
         lost_elsewhere: counts(&accuracy.lost),
         notes: Vec::new(),
     }
+}
+
+/// Returns the time between two points of the goodput of a flow: `step`, or a multiple of it if all curves
+/// together would have too many points.
+fn step_of_curves(instances: &[FlowInstance<'_>], samples: &[Vec<FlowSample>], step: Span) -> Span {
+    let points = |instance: &FlowInstance<'_>| {
+        let last = samples.get(instance.id as usize)?.last()?;
+        let lasts = last.time.since(Time::ZERO + instance.start);
+        Some(lasts.as_ns() / step.as_ns().max(1))
+    };
+    let all = instances.iter().filter_map(points);
+    let all = all.fold(0, u64::saturating_add);
+    Span::from_ns(step.as_ns().saturating_mul(all / MOST_POINTS + 1))
 }
 
 fn flow(
@@ -612,6 +622,9 @@ fn quantiles(p: Percentiles, unit_ns: f64) -> Quantiles {
 fn seconds(time: sluice_core::Time) -> f64 {
     time.as_ns() as f64 / 1e9
 }
+
+/// The most points of all curves of goodput: 16 bytes each.
+const MOST_POINTS: u64 = 20_000_000;
 
 mod boxes;
 mod comparison;

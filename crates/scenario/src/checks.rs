@@ -1,11 +1,13 @@
 //! Checks of a scenario as a whole: of keys that are right by themselves and do not fit together.
 
+use sluice_core::Span;
+
 use crate::error::{Problem, Problems};
 use crate::flow::Flow;
 use crate::source::Place;
 use crate::tree::{Node, Table, Value};
 use crate::words::Direction;
-use crate::{Measure, Scenario};
+use crate::{Link, Measure, Scenario};
 
 /// Reports a step of a link after the end of the run: one of the two is a mistake.
 pub(crate) fn check_steps(root: &Table, scenario: &Scenario, problems: &mut Problems) {
@@ -13,12 +15,7 @@ pub(crate) fn check_steps(root: &Table, scenario: &Scenario, problems: &mut Prob
         // An older program recorded runs with such a step in a [[hop]].
         return;
     }
-    let hops: &[Node] = match root.node("hop").map(|node| &node.value) {
-        Some(Value::Array(items)) => items,
-        _ => &[],
-    };
-    let tables = root.node("link").into_iter().chain(hops);
-    for (link, node) in scenario.links().zip(tables) {
+    for (link, node) in scenario.links().zip(tables_of_links(root)) {
         for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
             let steps = [
                 ("rate", pipe.rate.last_written()),
@@ -28,18 +25,115 @@ pub(crate) fn check_steps(root: &Table, scenario: &Scenario, problems: &mut Prob
                 let Some(last) = last.filter(|last| *last >= scenario.duration) else {
                     continue;
                 };
-                let table = node.as_table();
-                let own = table
-                    .and_then(|link| link.node(key)?.as_table()?.node(name))
-                    .or_else(|| table?.node(name));
                 let message = format!("the {name}'s step at {last} comes after the run");
                 problems.push(
-                    Problem::new(own.unwrap_or(node).at.clone(), message)
+                    Problem::new(place_in_link(node, key, name), message)
                         .hint(format!("the run lasts {}", scenario.duration)),
                 );
             }
         }
     }
+}
+
+/// Refuses rates and delays that take turns if their steps until the end of the run would take all
+/// memory. The variants of a scenario share the limit.
+pub(crate) fn check_turns(
+    root: &Table,
+    links: &[&Link],
+    duration: Span,
+    problems: &mut Problems,
+) -> Option<()> {
+    let most = match problems.is_recording() {
+        // Older programs had no limit.
+        true => 2 * MOST_TURNS,
+        false => MOST_TURNS,
+    };
+    let tables: Vec<&Node> = tables_of_links(root).collect();
+    for (number, link) in links.iter().enumerate() {
+        for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
+            let turns = [
+                ("rate", pipe.rate.turns_until(duration)),
+                ("delay", pipe.delay.turns_until(duration)),
+            ];
+            for (name, steps) in turns {
+                if steps == 0 || problems.count_turns(steps) <= most {
+                    continue;
+                }
+                let at = tables
+                    .get(number)
+                    .map(|node| place_in_link(node, key, name));
+                let message = format!("values that take turns make more than {most} steps");
+                let hint = format!(
+                    "the {name} makes {steps} in a run of {duration}: `every` must be longer, or the run \
+                     shorter"
+                );
+                let at = at.unwrap_or(Place::File(0..0));
+                return problems.refuse(Problem::new(at, message).hint(hint));
+            }
+        }
+    }
+    Some(())
+}
+
+/// Refuses a comparison of flows in so many windows that it would take all memory.
+pub(crate) fn check_windows(root: &Table, scenario: &Scenario, problems: &mut Problems) {
+    // The run of a recording may have ended long before its planned end.
+    let values = scenario.compared_until(scenario.duration);
+    if problems.is_recording() || values <= Scenario::MOST_COMPARED {
+        return;
+    }
+    let own = root
+        .node("measure")
+        .and_then(|node| node.as_table()?.node("step"));
+    let at = own.or(root.node("duration")).map(|node| node.at.clone());
+    let message = format!(
+        "the goodputs of the flows in windows are more than {} values",
+        Scenario::MOST_COMPARED
+    );
+    let hint = format!(
+        "they are {values} in a run of {}: `step` and `window` in [measure] must be longer, or the run \
+         shorter",
+        scenario.duration
+    );
+    problems.push(Problem::new(at.unwrap_or(Place::File(0..0)), message).hint(hint));
+}
+
+impl Scenario {
+    /// The most values of a comparison ([`Scenario::compared_until`]) in a scenario that is not
+    /// recorded: 16 bytes each, 1.6 GB in all.
+    pub const MOST_COMPARED: u64 = 100_000_000;
+
+    /// Returns how many values the comparison of bulk flows in windows has in a run until `end`.
+    pub fn compared_until(&self, end: Span) -> u64 {
+        // Some windows follow each other without a gap, at whatever `step` the others begin.
+        let step = self.measure.step.min(self.measure.window);
+        let windows = end.as_ns() / step.as_ns().max(1);
+        let bulk = self.flows.iter().filter(|flow| flow.kind.is_bulk());
+        match bulk.map(|flow| flow.count).fold(0, u64::saturating_add) {
+            0 | 1 => windows,
+            // The window itself takes as much as four values.
+            flows => windows.saturating_mul(flows.saturating_add(4)),
+        }
+    }
+}
+
+/// Returns the tables of the links, in the order of the path up.
+fn tables_of_links(root: &Table) -> impl Iterator<Item = &Node> {
+    let hops: &[Node] = match root.node("hop").map(|node| &node.value) {
+        Some(Value::Array(items)) => items,
+        _ => &[],
+    };
+    root.node("link").into_iter().chain(hops)
+}
+
+/// Returns the position of a key in the direction `direction` of the link `link`, or in the link, or
+/// that of the link without the key.
+fn place_in_link(link: &Node, direction: &str, key: &str) -> Place {
+    let table = link.as_table();
+    let own = table
+        .and_then(|link| link.node(direction)?.as_table()?.node(key))
+        .or_else(|| table?.node(key));
+    own.unwrap_or(link).at.clone()
 }
 
 /// Checks that the links and hosts that a flow names exist, and that its round trip is not below
@@ -132,3 +226,6 @@ pub(crate) fn place(root: &Table, table: &str, key: &str) -> Place {
     let key = node.as_table().and_then(|table| table.node(key));
     key.unwrap_or(node).at.clone()
 }
+
+/// The most steps of values that take turns: 24 bytes each, 1.2 GB in all.
+const MOST_TURNS: u64 = 50_000_000;

@@ -94,6 +94,8 @@ impl Problem {
 pub(crate) struct Problems<'a> {
     list: Vec<Problem>,
     source: Source<'a>,
+    /// The steps of rates and delays that take turns, in all variants.
+    turns: u64,
 }
 
 impl<'a> Problems<'a> {
@@ -102,6 +104,7 @@ impl<'a> Problems<'a> {
         Problems {
             list: Vec::new(),
             source,
+            turns: 0,
         }
     }
 
@@ -134,6 +137,12 @@ impl<'a> Problems<'a> {
             self.push(Problem::new(place, message).hint(hint));
         }
         may
+    }
+
+    /// Counts `steps` of rates or delays that take turns. Returns the number of all so far.
+    pub fn count_turns(&mut self, steps: u64) -> u64 {
+        self.turns = self.turns.saturating_add(steps);
+        self.turns
     }
 
     /// Describes `place` in words; `None` without a place.

@@ -452,6 +452,8 @@ impl Scenario {
                 Problem::new(at, message).hint("write 0.01 or \"1%\" for one packet in a hundred"),
             );
         }
+        let links: Vec<&Link> = std::iter::once(&link).chain(&hops).collect();
+        checks::check_turns(root, &links, keys.duration, problems)?;
         for link in std::iter::once(&mut link).chain(&mut hops) {
             link.extend_to(keys.duration);
         }
@@ -497,6 +499,7 @@ impl Scenario {
         };
         checks::check_steps(root, &scenario, problems);
         checks::check_paths(root, &scenario, problems);
+        checks::check_windows(root, &scenario, problems);
         Some(scenario)
     }
 

@@ -112,7 +112,8 @@ impl Schedule {
     }
 
     /// Returns the rate over time as a chart of a run until `end` shows it: the steps, or the means
-    /// of a trace in windows of this length, each at the end of its window.
+    /// of a trace in windows of this length, each at the end of its window. In a very long run, the
+    /// windows begin further apart than `step`.
     pub fn shown(&self, window: Span, step: Span, end: Span) -> Vec<(Span, Option<Rate>)> {
         let Origin::Trace(_, opportunities) = &self.origin else {
             return self.steps.clone();
@@ -125,6 +126,7 @@ impl Schedule {
             (to, Some(Rate::from_bps(bps as u64)))
         };
         let step = step.max(Span::from_ms(1));
+        let step = step.max(Span::from_ns(end.as_ns() / MOST_MEANS));
         let ends = std::iter::successors(Some(window), |at| Some(at.saturating_add(step)));
         let mut means: Vec<_> = ends.take_while(|at| *at <= end).map(mean).collect();
         match means.first_mut() {
@@ -161,6 +163,14 @@ impl Schedule {
         let steps = steps.map(|(at, rate)| (Time::ZERO + *at, *rate)).collect();
         let schedule = link::Schedule::new(steps).expect("the steps are in the order of time");
         Some(RateSource::Schedule(schedule))
+    }
+
+    /// Returns how many steps rates that take turns have until `end`; 0 for other rates.
+    pub(super) fn turns_until(&self, end: Span) -> u64 {
+        match &self.origin {
+            Origin::Cycle { every, .. } => turns_until(*every, end),
+            Origin::Steps | Origin::Csv(_) | Origin::Trace(..) => 0,
+        }
     }
 
     /// Repeats rates that take turns until `end`.
@@ -448,6 +458,12 @@ impl Delays {
         delays.max().copied().unwrap_or(Span::ZERO)
     }
 
+    /// Returns how many steps delays that take turns have until `end`; 0 for other delays.
+    pub(super) fn turns_until(&self, end: Span) -> u64 {
+        let cycle = self.cycle.as_ref();
+        cycle.map_or(0, |(every, _)| turns_until(*every, end))
+    }
+
     /// Repeats delays that take turns until `end`.
     pub(super) fn extend_to(&mut self, end: Span) {
         if let Some((every, delays)) = &self.cycle {
@@ -476,9 +492,14 @@ impl Delays {
 
 /// Returns the steps of `values` that take turns, each for `every`, until `end`.
 fn turns<T: Copy>(every: Span, values: &[T], end: Span) -> Vec<(Span, T)> {
-    let instants = (0..).map(|n| Span::from_ns(every.as_ns().saturating_mul(n)));
-    let turns = instants.take_while(|at| *at < end);
-    turns.zip(values.iter().copied().cycle()).collect()
+    let turns = 0..turns_until(every, end);
+    let instants = turns.map(|n| Span::from_ns(every.as_ns().saturating_mul(n)));
+    instants.zip(values.iter().copied().cycle()).collect()
+}
+
+/// Returns the number of steps of values that take turns, each for `every`, until `end`.
+fn turns_until(every: Span, end: Span) -> u64 {
+    end.as_ns().div_ceil(every.as_ns())
 }
 
 impl Field for Delays {
@@ -577,6 +598,8 @@ fn show_steps<T>(
     f.write_str(if steps.len() > MOST_SHOWN { " ..." } else { "" })
 }
 
+/// The most means of a trace: 24 bytes each.
+const MOST_MEANS: u64 = 10_000_000;
 /// The number of steps that a table has room for.
 const MOST_SHOWN: usize = 8;
 /// The word for the absence of a rate.

@@ -1,7 +1,8 @@
-//! The meaning of scenarios. [`errors`] tests the messages about errors, [`print`] that scenarios
-//! print back, [`rates`] rates from files, [`settings`] the TCP settings, [`sweeps`] what variants
-//! set together.
+//! The meaning of scenarios. [`bounds`] tests what would take all memory, [`errors`] the messages about
+//! errors, [`print`] that scenarios print back, [`rates`] rates from files, [`settings`] the TCP
+//! settings, [`sweeps`] what variants set together.
 
+mod bounds;
 mod errors;
 mod print;
 mod rates;

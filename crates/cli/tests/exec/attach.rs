@@ -26,6 +26,11 @@ const BEHIND: &str = "10.88.0.1";
 
 impl Site {
     fn new(holder: &'static str) -> Site {
+        Site::with_end("vm0", holder)
+    }
+
+    /// Like [`Site::new`], with another name of the machine's end.
+    fn with_end(name: &'static str, holder: &'static str) -> Site {
         let site = Site {
             machine: Namespace::create("machine").unwrap(),
             container: Namespace::create("container").unwrap(),
@@ -36,18 +41,14 @@ impl Site {
             name,
             mac: Mac([2, 0, 0, 0, 2, number]),
         };
-        create_veth(
-            end(&site.machine, "vm0", 1),
-            end(&site.container, "eth0", 2),
-        )
-        .unwrap();
+        create_veth(end(&site.machine, name, 1), end(&site.container, "eth0", 2)).unwrap();
         let address = |text: &str| text.parse::<IpAddr>().unwrap();
         let mut links = site.machine.links().unwrap();
         links.set_up("lo", true).unwrap();
-        if holder != "vm0" {
-            links.create_bridge(holder, &["vm0"]).unwrap();
+        if holder != name {
+            links.create_bridge(holder, &[name]).unwrap();
         }
-        links.set_up("vm0", true).unwrap();
+        links.set_up(name, true).unwrap();
         links.add_address(holder, address(MACHINE), 24).unwrap();
         let gateway = Some(address(CONTAINER));
         links
@@ -59,12 +60,12 @@ impl Site {
         let listener = site.machine.enter(|| TcpListener::bind((MACHINE, 80)));
         accept(listener.unwrap().unwrap(), greet);
         // The kernel gives the interface its link-local address some time after it has a carrier.
-        let setting = |name: &str| site.machine.sysctl(&format!("net.ipv6.conf.vm0.{name}"));
-        let is = |name: &str, value: &str| setting(name).is_ok_and(|set| set == value);
+        let setting = |key: &str| site.machine.sysctl(&format!("net.ipv6.conf.{name}.{key}"));
+        let is = |key: &str, value: &str| setting(key).is_ok_and(|set| set == value);
         if is("disable_ipv6", "0") && is("addr_gen_mode", "0") {
             let mut links = site.machine.links().unwrap();
-            wait_for("vm0 has its link-local address", || {
-                let addresses = links.addresses("vm0").unwrap();
+            wait_for("the end has its link-local address", || {
+                let addresses = links.addresses(name).unwrap();
                 addresses.iter().any(is_of_link)
             });
         }
@@ -158,6 +159,22 @@ fn an_attached_link_delays_and_leaves_everything_as_it_was() {
         assert_eq!(site.state(), before, "{}", site.holder);
         site.connect();
     }
+}
+
+/// The end of the new pair in the namespace between usually has this name.
+#[test]
+fn a_link_leaves_an_end_called_outside_as_it_was() {
+    let site = Site::with_end("outside", "outside");
+    let before = site.state();
+    let mut child = site.attach(&["--rtt", "100ms"]);
+    let line = first_line(&mut child);
+    assert!(line.contains("between eth0 and outside"), "{line}");
+    let took = site.connect();
+    assert!(took >= Duration::from_millis(100), "{took:?}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(site.state(), before);
+    site.connect();
 }
 
 #[test]

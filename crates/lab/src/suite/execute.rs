@@ -17,7 +17,7 @@ use crate::run::{self, Finished, Target};
 use crate::table;
 use sluice_recording::part;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{Keep, PAGE, Pages, PagesError, Recording};
+use sluice_recording::{Keep, PAGE, Pages, PagesError, Recording, read_text};
 use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
 
@@ -383,7 +383,7 @@ fn write_overview(
     let text = table::json(&stored);
     let is_current = is_old
         && (page.is_file() || pages.is_none())
-        && std::fs::read_to_string(&summary).is_ok_and(|there| there == text);
+        && read_text(&summary).is_ok_and(|there| there == text);
     if is_current {
         return Ok(());
     }
@@ -392,7 +392,7 @@ fn write_overview(
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))
     };
     let all: Vec<&Recording> = recordings.iter().collect();
-    let of_run = |one: &Recording| std::fs::read_to_string(one.dir().join(PAGE)).ok();
+    let of_run = |one: &Recording| read_text(&one.dir().join(PAGE)).ok();
     // The page of a single run shows the same.
     let only = match recordings {
         [one] => of_run(one),

@@ -37,17 +37,24 @@ impl Shares {
 }
 
 /// Returns the shares in windows of length `window` that end at `window`, `window + step` ...
-/// `end`.
-pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<Shares> {
+/// `end`. All of them may take much memory.
+pub fn shares(
+    flows: &[Greedy<'_>],
+    window: Span,
+    step: Span,
+    end: Time,
+) -> impl Iterator<Item = Shares> {
     assert!(
         window > Span::ZERO && step > Span::ZERO,
         "the window and its step are above zero"
     );
     let mut places = vec![(0, 0); flows.len()];
-    let mut all = Vec::new();
     let mut from = Time::ZERO;
-    while from.saturating_add(window) <= end {
+    std::iter::from_fn(move || {
         let to = from.saturating_add(window);
+        if to > end {
+            return None;
+        }
         let of = |flow: &Greedy<'_>, (low, high): &mut (usize, usize)| {
             let is_active = flow.start <= from && to <= flow.stop;
             if !is_active || flow.samples.is_empty() {
@@ -63,10 +70,9 @@ pub fn shares(flows: &[Greedy<'_>], window: Span, step: Span, end: Time) -> Vec<
             .zip(&mut places)
             .map(|(f, p)| of(f, p))
             .collect();
-        all.push(Shares { at: to, bps });
-        from += step;
-    }
-    all
+        from = from.saturating_add(step);
+        Some(Shares { at: to, bps })
+    })
 }
 
 /// Returns the time from the start of the flow at `place` until its goodput in a window was first
@@ -114,7 +120,7 @@ mod tests {
         };
         let flows = [greedy(&old[..], 0), greedy(&new[..], 2)];
         let second = Span::from_secs(1);
-        let all = shares(&flows, second, second, at(5));
+        let all: Vec<Shares> = shares(&flows, second, second, at(5)).collect();
         assert_eq!(all.len(), 5);
         assert_eq!(all[1].bps, [Some(8000.0), None]);
         assert_eq!(all[1].jain(), None);

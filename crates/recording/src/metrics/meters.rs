@@ -257,7 +257,7 @@ fn together(
     let end = all.iter().map(|flow| flow.stop).max().unwrap_or(Time::ZERO);
     let windows = match all.len() {
         0 | 1 => Vec::new(),
-        _ => shares(&all, measure.window, measure.step, end),
+        _ => shares(&all, measure.window, measure.step, end).collect::<Vec<_>>(),
     };
     for (place, &at) in greedy.iter().enumerate() {
         let taken = convergence(&windows, place, all[place].start);

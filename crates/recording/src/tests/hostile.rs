@@ -1,9 +1,12 @@
-//! Recordings of others that lead to files outside of their folder.
+//! Recordings of others: files that lead out of their folder, have no end, or take all memory.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use super::*;
+use crate::files::MOST_TEXT;
 
 /// Records a run with a program that has printed `printed` and nothing to its standard error.
 fn with_program(dir: &Path, printed: &str) -> Recording {
@@ -121,4 +124,91 @@ fn a_run_replaces_links_in_its_folder() {
     let left: Vec<_> = fs::read_dir(path("private")).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+/// Reads a file of the recording in a folder.
+type Reader = fn(&Path) -> Result<(), ReadError>;
+
+#[test]
+fn only_regular_files_of_a_recording_are_read() {
+    let readers: [(&str, Reader); 5] = [
+        ("run.json", |dir: &Path| Recording::open(dir).map(|_| ())),
+        ("summary.json", |dir: &Path| {
+            Recording::open(dir)?.stored_summary().map(|_| ())
+        }),
+        ("pings.parquet", |dir: &Path| {
+            Recording::open(dir)?.parquet("pings").map(|_| ())
+        }),
+        ("pings.parquet", |dir: &Path| {
+            Recording::open(dir)?.pings().map(|_| ())
+        }),
+        ("pings.parquet", |dir: &Path| {
+            Recording::open(dir)?.check_all()
+        }),
+    ];
+    for (name, read) in readers {
+        let temp = tempfile::tempdir().unwrap();
+        begin(temp.path())
+            .finish(End::complete(Time::ZERO))
+            .unwrap();
+        let path = temp.path().join(name);
+        let is_refused = |why: &str| {
+            let error = read(temp.path()).unwrap_err().to_string();
+            assert_eq!(error, format!("cannot open `{}`: {why}", path.display()));
+            fs::remove_file(&path).unwrap();
+        };
+        // A stored summary is not part of every recording.
+        let _ = fs::remove_file(&path);
+        // It has no end.
+        symlink("/dev/zero", &path).unwrap();
+        is_refused("it is a symbolic link, which is not followed");
+        // Nobody writes to it.
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        is_refused("it is not a regular file");
+    }
+}
+
+#[test]
+fn a_text_beyond_the_limit_is_not_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap();
+    // A file of holes takes no space.
+    let path = temp.path().join("summary.json");
+    fs::File::create(&path)
+        .unwrap()
+        .set_len(MOST_TEXT + 1)
+        .unwrap();
+    let error = recording.stored_summary().unwrap_err().to_string();
+    // 2^28 + 1.
+    let why = "it has 268435457 bytes, and at most 268435456 are read";
+    assert_eq!(error, format!("cannot open `{}`: {why}", path.display()));
+}
+
+#[test]
+fn a_run_ends_before_its_figures_take_all_memory() {
+    let temp = tempfile::tempdir().unwrap();
+    begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap();
+    let path = temp.path().join("run.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut run: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // It may have been stopped long before its planned end.
+    run["scenario"]["duration"] = "87600h".into();
+    let mut open = |end_ns: u64| {
+        run["end_ns"] = end_ns.into();
+        fs::write(&path, run.to_string()).unwrap();
+        Recording::open(temp.path())
+    };
+    assert!(open(15_000_000_000).is_ok());
+    let error = open(u64::MAX).unwrap_err().to_string();
+    assert!(
+        error.contains("`end_ns` is 18446744073709551615, "),
+        "{error}"
+    );
+    // 3650 days have 1 261 440 000 windows, one each 250 ms, with two bulk flows: six values each.
+    let error = open(315_360_000_000_000_000).unwrap_err().to_string();
+    assert!(error.contains("windows are 7568640000 values"), "{error}");
 }

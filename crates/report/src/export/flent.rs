@@ -43,7 +43,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Map, Value, json};
-use sluice_core::Time;
+use sluice_core::{Span, Time};
 
 use super::pcapng::epoch_ns;
 use super::{ExportError, write_whole};
@@ -80,9 +80,9 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
     let scenario = &run.scenario;
     let epoch = epoch_ns(&run.environment.started_at);
     let end = Time::from_ns(run.end_ns);
-    let step = scenario.measure.step;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
     let names = series_names(&instances, test);
+    let step = step_of(scenario.measure.step, end, names.iter().flatten().count());
     let mut tracks: Vec<Track> = instances.iter().map(|_| Track::new(epoch)).collect();
     for sample in recording.flow_samples()? {
         let sample = sample?;
@@ -120,7 +120,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
     let mut at = Time::ZERO;
     while at <= end {
         instants.push(at);
-        at += step;
+        at = at.saturating_add(step);
     }
     let mut results = Map::new();
     let mut raw = Map::new();
@@ -142,8 +142,16 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
         "x_values": seconds,
         "results": results,
         "raw_values": raw,
-        "metadata": metadata(recording, test, &names),
+        "metadata": metadata(recording, test, &names, step),
     }))
+}
+
+/// Returns the time between two instants: `step`, or a multiple of it if the values of `series` until `end`
+/// would be too many.
+fn step_of(step: Span, end: Time, series: usize) -> Span {
+    let instants = end.as_ns() / step.as_ns().max(1);
+    let values = instants.saturating_mul(series as u64 + 1);
+    Span::from_ns(step.as_ns().saturating_mul(values / MOST_VALUES + 1))
 }
 
 /// Whether the flow loads pages. Its series is their latency; its samples are bytes.
@@ -152,7 +160,7 @@ fn is_page(instances: &[FlowInstance<'_>], flow: u32) -> bool {
     instance.is_some_and(|one| one.flow.kind.flent() == FlentSeries::Http)
 }
 
-fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Value {
+fn metadata(recording: &Recording, test: Test, names: &[Option<String>], step: Span) -> Value {
     let run = recording.run();
     let scenario = &run.scenario;
     let total = run.end_ns as f64 / 1e9;
@@ -183,7 +191,7 @@ fn metadata(recording: &Recording, test: Test, names: &[Option<String>]) -> Valu
         "T0": started,
         "LENGTH": settled(total),
         "TOTAL_LENGTH": total,
-        "STEP_SIZE": scenario.measure.step.as_secs_f64(),
+        "STEP_SIZE": step.as_secs_f64(),
         "IP_VERSION": 4,
         "FLENT_VERSION": run.environment.program,
         "KERNEL_NAME": kernel.next(),
@@ -205,4 +213,22 @@ fn settled(total: f64) -> u64 {
     const DELAY_S: f64 = 5.0;
     let length = total - 2.0 * DELAY_S;
     (if length > 0.0 { length } else { total }).round() as u64
+}
+
+/// The most values of all series, one for each instant: 32 bytes each.
+const MOST_VALUES: u64 = 50_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_instants_of_a_very_long_run_are_further_apart() {
+        let (step, second) = (Span::from_ms(1), Time::from_ns(1_000_000_000));
+        assert_eq!(step_of(step, second, 1), step);
+        // 10^6 s have 10^9 instants. With the instants themselves, a series has 2 * 10^9 values, which
+        // are 40 times the most.
+        let long = Time::from_ns(1_000_000_000_000_000);
+        assert_eq!(step_of(step, long, 1), Span::from_ms(41));
+    }
 }

@@ -66,7 +66,6 @@ impl<'a> Comparison<'a> {
         }
         let windows = shares(&greedy, self.measure.window, self.measure.step, self.end);
         let (time_s, value): (Vec<f64>, Vec<f64>) = windows
-            .iter()
             .map(|shares| (seconds(shares.at), shares.jain().unwrap_or(f64::NAN)))
             .unzip();
         let is_any = value.iter().any(|jain| jain.is_finite());
@@ -95,7 +94,6 @@ impl<'a> Comparison<'a> {
         let delays = mean_sojourns(queue, window);
         let warm = Time::ZERO + self.measure.warmup;
         let points: Vec<(f64, f64, f64)> = shares(&all, window, window, self.end)
-            .iter()
             .zip(delays)
             .filter(|(shares, _)| shares.at >= warm.saturating_add(window))
             .filter_map(|(shares, delay)| {

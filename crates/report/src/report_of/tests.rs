@@ -4,6 +4,24 @@ use sluice_recording::testing::recording;
 use sluice_recording::{End, Environment, FlowSample, RunWriter};
 
 #[test]
+fn the_points_of_very_long_curves_are_further_apart() {
+    let temp = tempfile::tempdir().unwrap();
+    let recording = recording(temp.path());
+    let instances: Vec<FlowInstance<'_>> = recording.run().scenario.instances().collect();
+    let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
+    for sample in recording.flow_samples().unwrap() {
+        let sample = sample.unwrap();
+        samples[sample.flow as usize].push(sample);
+    }
+    let step = Span::from_ms(250);
+    assert_eq!(step_of_curves(&instances, &samples, step), step);
+    // Ten years have 1 261 440 000 points, which are 63 times the most.
+    samples[0].last_mut().unwrap().time = Time::from_ns(315_360_000_000_000_000);
+    let long = step_of_curves(&instances, &samples, step);
+    assert_eq!(long, Span::from_secs(16), "64 times 250 ms");
+}
+
+#[test]
 fn a_recording_becomes_a_run_of_the_report() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(temp.path());

@@ -1,0 +1,79 @@
+//! Scenarios of a few lines that would take all memory are refused.
+
+use super::super::*;
+use super::errors::errors;
+use super::{PLAIN, variants};
+
+/// Rates that take turns every 100 us, the shortest time.
+const FAST: &str = r#"{ every = "100us", rates = ["1Mbit/s", "2Mbit/s"] }"#;
+
+#[test]
+fn values_that_take_turns_have_a_limited_number_of_steps() {
+    // 1000 h are 3.6e6 s, with 10^4 steps each.
+    let text = PLAIN.replace("10s", "1000h");
+    let fast = text.replace("\"10Mbit/s\"", FAST);
+    let Err(ScenarioErrors::Invalid(found)) = Scenario::parse("x.toml", &fast, &[]) else {
+        panic!("the scenario is refused");
+    };
+    let message = "values that take turns make more than 50000000 steps";
+    assert_eq!(found[0].message, message);
+    let hint = found[0].hint.as_deref().unwrap_or_default();
+    assert!(hint.starts_with("the rate makes 36000000000 in"), "{hint}");
+    assert_eq!(found[0].position.map(|(line, _)| line), Some(5));
+    let delay = text.replace(
+        "rtt = \"20ms\"",
+        r#"delay = { every = "100us", delays = ["1ms", "2ms"] }"#,
+    );
+    let found = errors(&delay, &[]);
+    assert!(found.contains("the delay makes 36000000000 in"), "{found}");
+}
+
+#[test]
+fn variants_share_the_limit_of_steps() {
+    // In 2500 s and each direction, `a` makes 250 000 steps and `b` 25 million.
+    let slow = FAST.replace("100us", "10ms");
+    let matrix = format!("[matrix]\n\"link.rate\" = {{ a = {slow}, b = {FAST} }}\n");
+    let text = PLAIN.replace("10s", "2500s");
+    let found = errors(&format!("{text}{matrix}"), &[]);
+    assert!(found.contains("make more than 50000000 steps"), "{found}");
+    assert!(found.contains("the rate makes 25000000 in"), "{found}");
+}
+
+#[test]
+fn values_that_take_turns_last_until_the_end_of_the_run() {
+    let every = FAST.replace("100us", "4s");
+    let text = PLAIN.replace("\"10Mbit/s\"", &every);
+    let scenario = &variants(&text, &[])[0].scenario;
+    let steps = scenario.link.up.rate.steps().iter();
+    // 10 s: two whole turns of 4 s, and half of one.
+    let instants: Vec<u64> = steps.map(|(at, _)| at.as_ns() / 1_000_000_000).collect();
+    assert_eq!(instants, [0, 4, 8]);
+}
+
+#[test]
+fn a_recorded_scenario_is_refused_too() {
+    let text = PLAIN.replace("\"10Mbit/s\"", FAST);
+    let scenario = &variants(&text, &[])[0].scenario;
+    let mut json = serde_json::to_value(scenario).unwrap();
+    assert!(serde_json::from_value::<Scenario>(json.clone()).is_ok());
+    json["duration"] = "1000h".into();
+    let error = serde_json::from_value::<Scenario>(json).unwrap_err();
+    // Twice as many, since older programs had no limit.
+    let expected = "make more than 100000000 steps";
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn bulk_flows_are_compared_in_a_limited_number_of_windows() {
+    // 1000 h have 14.4 million windows, one each 250 ms, with 20 flows: 24 values each.
+    let long = PLAIN.replace("10s", "1000h");
+    let found = errors(&format!("{long}count = 20\n"), &[]);
+    assert!(found.contains("more than 100000000 values"), "{found}");
+    assert!(found.contains("they are 345600000 in a run of"), "{found}");
+    assert!(found.contains("x.toml:2:"), "{found}");
+    // A single flow is compared with no other, and a recorded run may have been stopped.
+    let single = &variants(&long, &[])[0].scenario;
+    let mut json = serde_json::to_value(single).unwrap();
+    json["flow"][0]["count"] = 20.into();
+    assert!(serde_json::from_value::<Scenario>(json).is_ok());
+}
