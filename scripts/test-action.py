@@ -154,6 +154,7 @@ def execute_no_options(folder: Path) -> None:
         "--rate 1Mbit/s\n$(echo x) `id` $HOME *": [
             *("--rate", "1Mbit/s", "$(echo", "x)", "`id`", "$HOME", "*"),
         ],
+        "--rate 1Mbit/s \\\n--rtt 60ms": ["--rate", "1Mbit/s", "--rtt", "60ms"],
         '--set \'link.queue="codel"\' "two words"': ["--set", 'link.queue="codel"', "two words"],
     }
     for options, words in cases.items():

@@ -89,24 +89,26 @@ class Plots:
             queue = ["queue"] if "pipe" in table.columns else []
             known = ", ".join([*queue, *table.columns])
             raise ValueError(f"there is no column `{hue}`; one of: {known}")
-        rows = [
-            row for row in table.rows() if row[name] is not None and row.get("verdict") != "dropped"
-        ]
-        if not rows:
-            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
-        if "pipe" in table.columns and column != "pipe":
-            known = ", ".join(dict.fromkeys(row["pipe"] for row in rows))
-            rows = [row for row in rows if row["pipe"] == pipe]
-            if not rows:
-                raise ValueError(
-                    f"no packet of a pipe `{pipe}` has a value of `{quantity}`; pipes with values: "
-                    f"{known}"
-                )
+        of_one_pipe = "pipe" in table.columns and column != "pipe"
+        others: dict[str, None] = {}
         curves: dict[Any, list[tuple[float, int]]] = {}
         scale = 1e6 if name.endswith("_ns") else 1.0
-        for row in rows:
+        # Only these pairs are kept: a recording may have millions of packets.
+        for row in table.rows():
+            if row[name] is None or row.get("verdict") == "dropped":
+                continue
+            if of_one_pipe and row["pipe"] != pipe:
+                others[row["pipe"]] = None
+                continue
             curve = run.variant if column is None else row[column]
             curves.setdefault(curve, []).append((row[name] / scale, row.get("segments", 1)))
+        if not curves and others:
+            raise ValueError(
+                f"no packet of a pipe `{pipe}` has a value of `{quantity}`; pipes with values: "
+                f"{', '.join(others)}"
+            )
+        if not curves:
+            raise ValueError(f"no row has a value of `{quantity}`, so there is nothing to draw")
         ax = _axes(ax)
         names: dict[Any, str] = run.flow_names if column == "flow" else {}
         if hue == "queue":

@@ -151,7 +151,9 @@ class Live {
       flow: number,
       scale = 1,
     ): Line => {
-      const { time, value } = withGaps(series.unix_ms, values, series.step_ms);
+      // With very many pipes, samples are further apart than the finest step.
+      const step = Math.max(series.step_ms, (this.sample?.interval_ns ?? 0) / 1e6);
+      const { time, value } = withGaps(series.unix_ms, values, step);
       return {
         label: suffix === "" ? series.name : `${series.name}, ${suffix}`,
         variant: hue,
@@ -313,8 +315,15 @@ class Live {
     const names = [BUSIEST, ...sample.objects.map(label)];
     // A pipe of a mask may be idle for a while.
     if (!names.includes(this.chosen)) names.push(this.chosen);
-    // A list that is open stays.
-    if (names.join("\n") === this.names || this.picker.contains(document.activeElement)) return;
+    if (names.join("\n") === this.names) return;
+    const used = this.picker.contains(document.activeElement) ? this.picker.querySelector("select") : null;
+    if (used !== null) {
+      // A list that may be open stays, and with it the names that are gone.
+      const offered = new Set([...used.options].map(({ value }) => value));
+      const added = names.filter((name) => !offered.has(name));
+      used.append(...added.map((name) => h("option", { value: name }, name)));
+      return;
+    }
     this.names = names.join("\n");
     const options = names.map((name) => ({ value: name, text: name }));
     const select = dropdown("Show", options, this.chosen, (name) => {

@@ -33,7 +33,7 @@ pub(crate) fn open_file_in(folder: impl AsFd, path: &Path) -> io::Result<File> {
 /// Reads a text of a recording: JSON or a page.
 ///
 /// # Errors
-/// As of the other files of a recording: the file is not a regular one. It has more than 256 MiB, or is
+/// As of the other files of a recording: the file is not a regular one. It has more than 1 GiB, or is
 /// not UTF-8.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let file = open_file(path)?;
@@ -68,4 +68,4 @@ pub(crate) const FLAGS: OFlags = OFlags::RDONLY
 
 /// The longest text. run.json has the text of a trace up to four times: for each direction, in the
 /// scenario and in its TOML.
-pub(crate) const MOST_TEXT: u64 = 1 << 28;
+pub(crate) const MOST_TEXT: u64 = 1 << 30;

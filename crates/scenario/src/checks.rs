@@ -7,7 +7,7 @@ use crate::flow::Flow;
 use crate::source::Place;
 use crate::tree::{Node, Table, Value};
 use crate::words::Direction;
-use crate::{Link, Measure, Scenario};
+use crate::{Link, Measure, Pipe, Scenario};
 
 /// Reports a step of a link after the end of the run: one of the two is a mistake.
 pub(crate) fn check_steps(root: &Table, scenario: &Scenario, problems: &mut Problems) {
@@ -36,18 +36,17 @@ pub(crate) fn check_steps(root: &Table, scenario: &Scenario, problems: &mut Prob
 }
 
 /// Refuses rates and delays that take turns if their steps until the end of the run would take all
-/// memory. The variants of a scenario share the limit.
+/// memory. The variants of a scenario share the limit. Returns until when they are repeated: a recording
+/// has ended and must be read, so the rest of too many steps is left out.
 pub(crate) fn check_turns(
     root: &Table,
     links: &[&Link],
     duration: Span,
     problems: &mut Problems,
-) -> Option<()> {
-    let most = match problems.is_recording() {
-        // Older programs had no limit.
-        true => 2 * MOST_TURNS,
-        false => MOST_TURNS,
-    };
+) -> Option<Span> {
+    if problems.is_recording() {
+        return Some(fitting_turns(links, duration));
+    }
     let tables: Vec<&Node> = tables_of_links(root).collect();
     for (number, link) in links.iter().enumerate() {
         for (key, pipe) in [("up", &link.up), ("down", &link.down)] {
@@ -56,13 +55,13 @@ pub(crate) fn check_turns(
                 ("delay", pipe.delay.turns_until(duration)),
             ];
             for (name, steps) in turns {
-                if steps == 0 || problems.count_turns(steps) <= most {
+                if steps == 0 || problems.count_turns(steps) <= MOST_TURNS {
                     continue;
                 }
                 let at = tables
                     .get(number)
                     .map(|node| place_in_link(node, key, name));
-                let message = format!("values that take turns make more than {most} steps");
+                let message = format!("values that take turns make more than {MOST_TURNS} steps");
                 let hint = format!(
                     "the {name} makes {steps} in a run of {duration}: `every` must be longer, or the run \
                      shorter"
@@ -72,7 +71,22 @@ pub(crate) fn check_turns(
             }
         }
     }
-    Some(())
+    Some(duration)
+}
+
+/// Returns `duration`, or until when values that take turns make at most [`MOST_TURNS`] steps.
+pub(crate) fn fitting_turns(links: &[&Link], duration: Span) -> Span {
+    let of = |pipe: &Pipe| {
+        let rates = pipe.rate.turns_until(duration);
+        rates.saturating_add(pipe.delay.turns_until(duration))
+    };
+    let pipes = links.iter().flat_map(|link| [&link.up, &link.down]);
+    let steps = pipes.map(of).fold(0, u64::saturating_add);
+    if steps <= MOST_TURNS {
+        return duration;
+    }
+    let part = u128::from(duration.as_ns()) * u128::from(MOST_TURNS) / u128::from(steps);
+    Span::from_ns(part as u64)
 }
 
 /// Refuses a comparison of flows in so many windows that it would take all memory.
@@ -110,7 +124,8 @@ impl Scenario {
         let windows = end.as_ns() / step.as_ns().max(1);
         let bulk = self.flows.iter().filter(|flow| flow.kind.is_bulk());
         match bulk.map(|flow| flow.count).fold(0, u64::saturating_add) {
-            0 | 1 => windows,
+            // Their sojourn times are averaged in windows without an overlap.
+            0 | 1 => end.as_ns() / self.measure.window.as_ns().max(1),
             // The window itself takes as much as four values.
             flows => windows.saturating_mul(flows.saturating_add(4)),
         }

@@ -453,9 +453,9 @@ impl Scenario {
             );
         }
         let links: Vec<&Link> = std::iter::once(&link).chain(&hops).collect();
-        checks::check_turns(root, &links, keys.duration, problems)?;
+        let until = checks::check_turns(root, &links, keys.duration, problems)?;
         for link in std::iter::once(&mut link).chain(&mut hops) {
-            link.extend_to(keys.duration);
+            link.extend_to(until);
         }
         if measure.warmup >= keys.duration {
             // Then no flow lasts longer than the run either.

@@ -249,7 +249,13 @@ impl App {
             KeyCode::Char('q') => return false,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Char('s') => self.order = self.order.next(),
-            KeyCode::Char('p') => self.is_paused = !self.is_paused,
+            KeyCode::Char('p') => {
+                self.is_paused = !self.is_paused;
+                // After a pause, the log goes on at its end.
+                if !self.is_paused && self.view == View::Log {
+                    self.select_first();
+                }
+            }
             KeyCode::Char('l') => self.go(View::Log),
             KeyCode::Char('f') => self.go(View::Flows),
             KeyCode::Tab => {

@@ -181,8 +181,8 @@ fn a_text_beyond_the_limit_is_not_read() {
         .set_len(MOST_TEXT + 1)
         .unwrap();
     let error = recording.stored_summary().unwrap_err().to_string();
-    // 2^28 + 1.
-    let why = "it has 268435457 bytes, and at most 268435456 are read";
+    // 2^30 + 1.
+    let why = "it has 1073741825 bytes, and at most 1073741824 are read";
     assert_eq!(error, format!("cannot open `{}`: {why}", path.display()));
 }
 

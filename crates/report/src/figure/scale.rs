@@ -269,7 +269,7 @@ const MOST_TICKS: usize = 12;
 
 /// A whole number as it is, and any other with up to seven digits.
 pub fn plain_number(value: f64) -> String {
-    if value.fract() == 0.0 {
+    if value.fract() == 0.0 || value.abs() >= 1e6 {
         return value.to_string();
     }
     // Of two settings below 0.001, decimals would make the same number.
