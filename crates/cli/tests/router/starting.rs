@@ -42,8 +42,8 @@ impl Starting {
         }
     }
 
-    /// Waits until the thread that reads the configuration runs. Returns whether it was seen within 10 s.
-    fn until_it_reads(&mut self) -> bool {
+    /// Waits until the thread that reads the configuration runs.
+    fn until_it_reads(&mut self) {
         let tasks = format!("/proc/{}/task", self.child.id());
         let is_reading = || {
             let tasks = fs::read_dir(&tasks).unwrap();
@@ -51,39 +51,29 @@ impl Starting {
                 fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "config\n")
             })
         };
-        let start = Instant::now();
         while !is_reading() {
             assert_eq!(self.child.try_wait().unwrap(), None, "it has ended");
-            if start.elapsed() > Duration::from_secs(10) {
-                return false;
-            }
             std::thread::yield_now();
         }
-        true
     }
 
-    /// Ends the router by a signal. Returns false if it forwarded before. Otherwise it must end in order,
-    /// within 5 s.
-    fn end(self, signal: Signal) -> bool {
+    /// Ends the router by a signal. It must end in order, within 5 s, and without having forwarded.
+    fn end(self, signal: Signal) {
         let start = Instant::now();
         kill_process(Pid::from_child(&self.child), signal).unwrap();
         let output = self.child.wait_with_output().unwrap();
         let took = start.elapsed();
         let said = text(&output.stderr);
-        if said.contains("sluice: routing em0 - em1") {
-            return false;
-        }
         assert_eq!(output.status.code(), Some(0), "{said}");
         assert_eq!(said, "sluice: ended before it forwarded packets\n");
         assert!(took < Duration::from_secs(5), "{took:?}");
         assert!(!self.folder.path().join("s").exists());
-        true
     }
 }
 
 #[test]
 fn a_signal_ends_a_router_that_reads_tens_of_thousands_of_lines() {
-    let ends = |signal| {
+    for signal in [Signal::TERM, Signal::INT] {
         let mut starting = Starting::begin(|path| {
             let rule = |n: u32| {
                 format!(
@@ -96,12 +86,7 @@ fn a_signal_ends_a_router_that_reads_tens_of_thousands_of_lines() {
             fs::write(path, (1..=60_000).map(rule).collect::<String>()).unwrap();
         });
         starting.until_it_reads();
-        starting.end(signal)
-    };
-    for signal in [Signal::TERM, Signal::INT] {
-        // A test that is held up may send the signal when all lines have been read. A router that reads
-        // on to the last line in spite of the signal forwards each time.
-        assert!((0..4).any(|_| ends(signal)), "{signal:?}: it forwards");
+        starting.end(signal);
     }
 }
 
@@ -116,7 +101,7 @@ fn a_signal_ends_a_router_whose_configuration_never_ends() {
         .open(starting.folder.path().join("r.conf"))
         .unwrap();
     pipe.write_all(b"pipe 1 config bw 10Mbit/s\n").unwrap();
-    assert!(starting.until_it_reads(), "it does not read");
-    assert!(starting.end(Signal::TERM), "it forwards");
+    starting.until_it_reads();
+    starting.end(Signal::TERM);
     drop(pipe);
 }
