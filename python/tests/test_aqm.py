@@ -104,6 +104,21 @@ def test_parameters_are_checked_like_any_others(tmp_path: Path) -> None:
         sluice.Queue(f"{words} bound x")
 
 
+def test_a_parameter_of_every_kind_can_be_set(tmp_path: Path) -> None:
+    head = (
+        "wait: sluice.Span = '20ms'; speed: sluice.Rate = '10Mbit/s'; room: sluice.Bytes = '1500B';"
+        " share: float = 0.5; n: int = 3"
+    )
+    # Shares are powers of two, so exact.
+    set_to = "(5_000_000, 20_000_000, 3000, 0.25, 7)"
+    right = f"(self.wait, self.speed, self.room, self.share, self.n) == {set_to}"
+    words = aqm(tmp_path, f"return sluice.PASS if {right} else sluice.DROP", head)
+    queue = sluice.Queue(f"{words} wait 5ms speed 20Mbit/s room 3000B share 0.25 n 7")
+    queue.enqueue(0, 100)
+    assert queue.dequeue(1) == (0, 1, 0)
+    sluice.Queue(f"{words} speed unlimited")
+
+
 @pytest.mark.parametrize(
     ("head", "message"),
     [

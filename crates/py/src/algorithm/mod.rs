@@ -185,7 +185,8 @@ fn kind_of(kind: &str, words: &[String]) -> (Kind, Option<(Value, Value)>) {
             Some((Value::Span(Span::ZERO), Value::Span(Span::MAX))),
         ),
         "rate" => {
-            let (low, high) = (Rate::from_bps(0), Rate::from_bps(u64::MAX));
+            // A rate of 0 would be no limit, the largest of all.
+            let (low, high) = (Rate::from_bps(1), Rate::UNLIMITED);
             (Kind::Rate, Some((Value::Rate(low), Value::Rate(high))))
         }
         "bytes" => {
