@@ -1,5 +1,6 @@
 //! `sluice router`: packets between interfaces, through dummynet's rules, pipes and queues.
 
+mod checking;
 mod events;
 mod flows;
 mod hooks;
@@ -275,21 +276,7 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
         reload::find_modules_beside(path);
     }
     if let Some(path) = &args.check {
-        let checked = match process::check(path, &engine) {
-            Err(error @ ConfigError::Refused { .. }) => {
-                eprintln!("sluice: {error}");
-                return Ok(ExitCode::from(BAD_CONFIGURATION));
-            }
-            checked => checked?,
-        };
-        eprint!("{}", warnings(path, &checked.remarks));
-        for error in &checked.refused {
-            eprintln!("sluice: {error}");
-        }
-        return Ok(match checked.refused.as_slice() {
-            [] => ExitCode::SUCCESS,
-            _ => ExitCode::from(BAD_CONFIGURATION),
-        });
+        return Ok(checking::check(path, &engine)?);
     }
     if let Some(error) = misspelt(&args.ports) {
         return Err(Error::Arguments(error));
@@ -342,6 +329,9 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
             service::ending();
             eprintln!("sluice: {}", StartError::Ended);
             return Ok(ExitCode::SUCCESS);
+        }
+        Err(StartError::Config(first @ ConfigError::Refused { .. })) if args.config.is_some() => {
+            return Ok(checking::refuse(&settings, &first));
         }
         started => started?,
     };
@@ -627,8 +617,6 @@ Examples:
   sluice router --forward wan --config rules.conf --accept
   sluice router status";
 
-/// Exit status of ipfw, and of sysexits.h, for values that are wrong.
-const BAD_CONFIGURATION: u8 = 65;
 /// Interval between the checks whether all files have been read to their end.
 const LOOK: Duration = Duration::from_millis(100);
 /// Number of checks between two status lines: one line per second.

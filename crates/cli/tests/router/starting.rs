@@ -105,3 +105,24 @@ fn a_signal_ends_a_router_whose_configuration_never_ends() {
     starting.end(Signal::TERM);
     drop(pipe);
 }
+
+#[test]
+fn a_configuration_with_errors_ends_the_start_with_the_status_that_the_service_does_not_try_again()
+{
+    let starting = Starting::begin(|path| {
+        let text = "pipe 1 confg bw 10Mbit/s\nadd 100 pipe 1 ip from any too any\n";
+        fs::write(path, text).unwrap();
+    });
+    let output = starting.child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    // Both lines are named, as `--check` does.
+    assert_eq!(
+        (output.status.code(), said.lines().count()),
+        (Some(65), 2),
+        "{said}"
+    );
+    assert!(
+        said.contains("r.conf:1:8: ") && said.contains("r.conf:2:28: "),
+        "{said}"
+    );
+}
