@@ -13,7 +13,7 @@ use sluice_recording::{
     ReadError, RecordError, Recording, Unfinished, outdated_in_words, settle_abandoned,
     take_outdated, take_unfinished,
 };
-use sluice_report::pages::{PageError, link_repetitions, write_file, write_own};
+use sluice_report::pages::{PageError, link_repetitions, own_page, write_file, write_own};
 use sluice_report::picture::{
     Picture, PictureError, Subject, check_seed, font_pt, height_mm, results, width_mm,
 };
@@ -276,9 +276,9 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     if is_page {
         let (path, write): (PathBuf, Write) = match (&args.output, &args.folders[..]) {
             (Some(path), _) => (path.clone(), write_file),
-            (None, [folder]) => (folder.join(PAGE), write_own),
+            (None, [folder]) => (folder.join(PAGE), own_page(&all)),
             // A page about several folders belongs to none of them.
-            (None, _) => (PathBuf::from(COMPARISON), write_own),
+            (None, _) => (PathBuf::from(COMPARISON), own_page(&all)),
         };
         sweep::add(&mut report, &all)?;
         link_repetitions(&mut report, &all, &path);

@@ -134,7 +134,11 @@ pub fn parse(input: &[u8], token: Option<&str>) -> Result<Option<Call>, Response
 }
 
 fn call(method: &str, path: &str, body: &[u8]) -> Result<Call, Response> {
-    let path = path.split('?').next().unwrap_or(path);
+    let (path, query) = path.split_once('?').unwrap_or((path, ""));
+    if !query.is_empty() && method != "GET" {
+        let why = format!("`?{query}` has no effect: write it in the body, as a JSON object");
+        return Err(Response::error(400, why));
+    }
     let words: Vec<&str> = path.split('/').filter(|word| !word.is_empty()).collect();
     let (call, allowed) = match words.as_slice() {
         ["link"] => match method {
@@ -226,6 +230,10 @@ fn keys(object: &Map<String, Value>) -> Result<Vec<(String, String)>, Response> 
 }
 
 fn directions(object: &Map<String, Value>) -> Result<Vec<Side>, Response> {
+    if let Some(key) = object.keys().find(|key| *key != "direction") {
+        let why = format!("`{key}` is not a key: the only one is `direction`, \"down\" or \"up\"");
+        return Err(Response::error(400, why));
+    }
     match object.get("direction").map(Value::as_str) {
         None => Ok(Side::BOTH.into()),
         Some(Some("down")) => Ok(vec![Side::Near]),
@@ -306,6 +314,8 @@ mod tests {
             ("PATCH /link", r#"{"rate": null}"#, Err(400)),
             ("PATCH /link", r#"{"dowm": {"rate": "1Mbit/s"}}"#, Err(400)),
             ("POST /link/cut", r#"{"direction": "left"}"#, Err(400)),
+            ("POST /link/cut", r#"{"directions": "up"}"#, Err(400)),
+            ("POST /link/cut?direction=up", "", Err(400)),
         ] {
             assert_eq!(parsed(line, LOCAL, body), expected, "{line} {body}");
         }

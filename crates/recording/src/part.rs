@@ -25,7 +25,7 @@ impl Part {
     pub fn create(path: &Path) -> io::Result<Self> {
         let temporary = temporary(path);
         // Only the owner may read captured packets.
-        let file = create_temporary(&temporary, 0o600)?;
+        let file = create_temporary(&temporary, OWNER)?;
         Ok(Part::of(path, Some(temporary), file))
     }
 
@@ -128,7 +128,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if old.as_ref().is_some_and(|old| !old.is_file()) {
         return fs::write(&target, content);
     }
-    put(&target, |file| {
+    put(&target, ANYONE, |file| {
         if let Some(old) = &old {
             file.set_permissions(old.permissions())?;
         }
@@ -143,15 +143,23 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write_file`].
 pub fn write_own(path: &Path, content: &[u8]) -> io::Result<()> {
-    put(path, |file| file.write_all(content))
+    put(path, ANYONE, |file| file.write_all(content))
+}
+
+/// Does the same as [`write_own`] for a file that only its owner may read.
+///
+/// # Errors
+/// As [`write_file`].
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    put(path, OWNER, |file| file.write_all(content))
 }
 
 /// Lets `write` write a file under a temporary name of its own, and gives it its name. Two processes may
 /// write the file at the same time, such as the index of a folder with the runs of both: each replaces it as
 /// a whole.
-fn put(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+fn put(path: &Path, mode: u32, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let part = own_temporary(path);
-    create_temporary(&part, ANYONE)
+    create_temporary(&part, mode)
         .and_then(|mut file| write(&mut file))
         .and_then(|()| fs::rename(&part, path))
         .inspect_err(|_| {
@@ -172,6 +180,9 @@ fn own_temporary(path: &Path) -> PathBuf {
 
 /// The mode of files that are not recordings: the user's mask decides.
 pub const ANYONE: u32 = 0o666;
+
+/// The mode of files with captured packets.
+const OWNER: u32 = 0o600;
 
 #[cfg(test)]
 mod tests {
@@ -228,6 +239,10 @@ mod tests {
         let mode = fs::metadata(&target).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
 
+        write_private(&page, b"page").unwrap();
+        let mode = fs::metadata(&page).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
         // Nobody names the temporary file.
         let part = temporary(&page);
         symlink(&target, &part).unwrap();
@@ -243,7 +258,7 @@ mod tests {
     fn two_that_write_one_file_do_not_disturb_each_other() {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("index.html");
-        put(&page, |file| {
+        put(&page, ANYONE, |file| {
             file.write_all(b"the fir")?;
             write_own(&page, b"the second")?;
             assert_eq!(fs::read_to_string(&page)?, "the second");

@@ -11,6 +11,7 @@ use crate::report_of::{repetitions, report_of};
 use crate::sweep;
 use sluice_recording::part;
 use sluice_recording::{PAGE, Pages, PagesError, ReadError, Recording};
+use sluice_scenario::Backend;
 
 /// The reason why a page was not written.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,21 @@ pub fn write_page(path: &Path, recordings: &[&Recording]) -> Result<(), PageErro
     let mut page = report_of(recordings)?;
     sweep::add(&mut page, recordings)?;
     link_repetitions(&mut page, recordings, path);
-    write_own(path, report::html(page).as_bytes())
+    own_page(recordings)(path, report::html(page).as_bytes())
+}
+
+/// Returns what writes a page that the user has not named, about `recordings`. That of a live run has
+/// destinations and the command line of a program, so only its owner may read it, as its tables.
+pub fn own_page(recordings: &[&Recording]) -> fn(&Path, &[u8]) -> Result<(), PageError> {
+    let is_live = |recording: &&Recording| recording.run().environment.backend == Backend::Live;
+    match recordings.iter().any(is_live) {
+        true => write_private,
+        false => write_own,
+    }
+}
+
+fn write_private(path: &Path, content: &[u8]) -> Result<(), PageError> {
+    write(path, content, part::write_private)
 }
 
 /// Adds links to the pages of the single repetitions, relative to the page at `path`.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use serde_json::Value as Json;
 use sluice_core::Span;
+use sluice_core::spelling::nearest;
 
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, read_text};
@@ -179,21 +180,36 @@ impl Field for CommandLine {
     }
 }
 
-/// Returns the first word in braces that looks like a placeholder and is none. Other braces belong
-/// to the program.
+/// Returns the first word in braces that is probably meant as [`PEER`]. Other braces belong to the
+/// program, such as `${name}` of a shell, `%{time_total}` of curl and `{print}` of awk.
 fn unknown_placeholder(text: &str) -> Option<(usize, &str)> {
     let starts = text.match_indices('{').map(|(at, _)| at);
     let mut words = starts.filter_map(|at| {
         let length = text[at..].find('}')? + 1;
         Some((at, &text[at..at + length]))
     });
-    let is_word = |word: &str| {
+    let is_meant = |word: &str| {
         let inner = &word[1..word.len() - 1];
-        !inner.is_empty() && inner.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        word != PEER && (HOSTS.contains(&inner) || !nearest(inner, ["peer"]).is_empty())
     };
-    let is_shell = |at: usize| text[..at].ends_with('$');
-    words.find(|(at, word)| *word != PEER && is_word(word) && !is_shell(*at))
+    let is_of_program = |at: usize| text[..at].ends_with(['$', '%']);
+    words.find(|(at, word)| is_meant(word) && !is_of_program(*at))
 }
+
+/// Other words for the other host.
+const HOSTS: &[&str] = &[
+    "addr",
+    "address",
+    "client",
+    "destination",
+    "dst",
+    "host",
+    "ip",
+    "other",
+    "remote",
+    "server",
+    "target",
+];
 
 /// The address of the other host.
 const PEER: &str = "{peer}";

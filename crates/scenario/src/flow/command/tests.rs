@@ -41,6 +41,11 @@ fn words_are_those_of_a_shell_and_know_the_other_host() {
         ["sh", "-c", script, "--", "a b"]
     );
     assert_eq!(crate::flow::FlowType::place(command), Some("x.toml:7:7"));
+    let run = r#"run = "curl -w '%{time_total} %{json}' x | awk '{print}'""#;
+    assert!(
+        parse(run, "").is_ok(),
+        "these braces belong to the programs"
+    );
 }
 
 #[test]
@@ -126,6 +131,10 @@ fn wrong_keys_are_refused_with_their_place() {
     assert_eq!(
         wrong("run = 'iperf3 -c {pear}'"),
         "Some((7, 18)) `run` cannot contain `{pear}`; `{peer}` is the other host's address"
+    );
+    assert_eq!(
+        wrong("run = 'iperf3 -c {host}'"),
+        "Some((7, 18)) `run` cannot contain `{host}`; `{peer}` is the other host's address"
     );
     assert_eq!(
         wrong("run = \"sh -c 'x\""),
