@@ -4,7 +4,7 @@
 // Units are part of the names; `null` means "not measured".
 
 /** Version of these types. */
-export const SCHEMA = 10;
+export const SCHEMA = 11;
 
 /** Codes of the column `verdict`. */
 export const VERDICT = { sent: 0, marked: 1, dropped: 2 } as const;
@@ -115,6 +115,8 @@ export type Run = {
    * no run has a reply.
    */
   main_ping: string | null;
+  /** The transfers and pages of each flow of the scenario that has some. */
+  transfers: Array<Transfers>;
   /** Segments that all TCP flows sent again; `null` without such flows. */
   retransmits: number | null;
   /** Packets that all queues dropped. */
@@ -405,6 +407,20 @@ export type Ping = {
    * warm-up: medians over the repetitions. `null` if they are to be computed from `two_way_ms`.
    */
   box_ms: [number, number, number, number, number] | null;
+};
+
+/** The transfers or pages of a flow of the scenario; of one with a `count`, those of all its flows. */
+export type Transfers = {
+  /** Name in the scenario. */
+  name: string;
+  /** Whether they are pages. */
+  is_pages: boolean;
+  /** The direction of their payload. */
+  direction: Direction;
+  /** Quantiles of the completion times; `null` if none was complete. */
+  completion_ms: Quantiles | null;
+  /** Number of those that had begun and were not complete at the end; `null` if it is not known. */
+  open: number | null;
 };
 
 /** A queue in front of a link of the path. */

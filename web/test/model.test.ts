@@ -16,7 +16,7 @@ test("an embedded model is read back unchanged", async () => {
 
 test("a model of another version is refused", async () => {
   const other = embed(JSON.stringify({ ...fixture, schema: 2 }));
-  assert.throws(() => readEmbedded(other), /version 2 of the model, this script reads version 10/);
+  assert.throws(() => readEmbedded(other), /version 2 of the model, this script reads version 11/);
 });
 
 test("a page that was cut off is refused", async () => {

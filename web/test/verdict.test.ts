@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { contour } from "../src/maths/ellipse.ts";
 import { megabits, plain } from "../src/maths/format.ts";
 import { describe, mainPing, worstJain } from "../src/maths/verdict.ts";
-import type { Count, Repeat, Run } from "../src/model.ts";
-import { measuredIn, rangeOver } from "../src/page/words.ts";
+import type { Count, Repeat, Run, Transfers } from "../src/model.ts";
+import { completeOf, measuredIn, rangeOver, transfersOf, transfersTitle } from "../src/page/words.ts";
 
 interface Sketch {
   p50?: number;
@@ -255,4 +255,28 @@ test("a range over repetitions has the unit of its value", () => {
   assert.equal(rangeOver(run, "Ping, median", plain), " (20.1 to 21.0)");
   assert.equal(rangeOver(run, "Constant", plain), "");
   assert.equal(rangeOver(run, "None", plain), "");
+});
+
+test("pages and transfers of a flow are named and counted with those that are open", () => {
+  const times = { count: 1234, p50: 1940, p95: 4100, p99: 4200, max: 4300 };
+  const pages: Transfers = {
+    name: "browser",
+    is_pages: true,
+    direction: "down",
+    completion_ms: times,
+    open: 2,
+  };
+  const file: Transfers = { name: "file", is_pages: false, direction: "up", completion_ms: null, open: 3 };
+  assert.equal(transfersTitle(pages), "Pages of browser");
+  assert.equal(transfersTitle({ ...pages, name: "pages" }), "Pages");
+  assert.equal(transfersTitle(file), "Transfers of file");
+  // Groups of three digits are separated by a narrow space.
+  assert.equal(completeOf(pages), "1\u202f234 (2 open)");
+  assert.equal(completeOf({ ...pages, open: 0 }), "1\u202f234");
+  // A recording of an older program does not know how many were open.
+  assert.equal(completeOf({ ...pages, open: null }), "1\u202f234");
+  assert.equal(completeOf(file), "0 (3 open)");
+  // A flow has one row, whichever runs have it.
+  const runs = [{ transfers: [file] }, { transfers: [pages, file] }] as unknown as Run[];
+  assert.deepEqual(transfersOf(runs), [file, pages]);
 });

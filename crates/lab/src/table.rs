@@ -1,18 +1,22 @@
 //! The table at the end of a run: 80 columns, one line per variant.
 
 mod flows;
+mod format;
 #[cfg(test)]
 mod tests;
+mod transfers;
 
 use std::fmt::Write as _;
 
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
+use self::format::{count, fit, mega, ms, of, percent, us};
+pub(crate) use self::format::{cut, wrap};
 use sluice_recording::figures::{
     FlowNames, Probes, Repeated, is_key_figure, median, pipe_under_test, repeated,
 };
 use sluice_recording::results::VariantResult;
-use sluice_scenario::metric::{Accuracy, FlowSummary, Percentiles, PipeSummary, Summary};
+use sluice_scenario::metric::{Accuracy, FlowSummary, PipeSummary, Summary};
 
 /// Formats the results as JSON.
 ///
@@ -23,9 +27,9 @@ pub fn json(results: &[VariantResult]) -> String {
 }
 
 /// Formats the results as text of at most 80 columns: a line per variant; the single flows if several
-/// have a payload, or quantiles over many; the figures that programs reported; the accuracy of a live
-/// run; and the expectations that were not met. Several runs of a variant are shown by their medians,
-/// with the smallest and the largest figure below.
+/// have a payload, or quantiles over many; the figures that programs reported; the calls; the times of
+/// transfers and pages; the accuracy of a live run; and the expectations that were not met. Several
+/// runs of a variant are shown by their medians, with the smallest and the largest figure below.
 pub fn text(results: &[VariantResult]) -> String {
     let rows: Vec<Row<'_>> = rows(results);
     let mut out = variants(&rows);
@@ -47,6 +51,11 @@ pub fn text(results: &[VariantResult]) -> String {
     if !calls.is_empty() {
         out.push('\n');
         out.push_str(&calls);
+    }
+    let transfers = transfers::table(&rows);
+    if !transfers.is_empty() {
+        out.push('\n');
+        out.push_str(&transfers);
     }
     if rows.iter().any(|row| row.runs[0].accuracy.is_some()) {
         out.push('\n');
@@ -601,98 +610,3 @@ fn accuracy(rows: &[Row<'_>]) -> String {
 }
 
 const NONE: &str = "-";
-
-fn of(percentiles: Option<Percentiles>, pick: fn(&Percentiles) -> u64) -> Option<f64> {
-    percentiles.as_ref().map(|p| pick(p) as f64)
-}
-
-fn mega(x: f64) -> String {
-    digits(x / 1e6)
-}
-
-fn percent(part: f64) -> String {
-    digits(part * 100.0)
-}
-
-fn us(ns: f64) -> String {
-    digits(ns / 1e3)
-}
-
-fn ms(ns: f64) -> String {
-    digits(ns / 1e6)
-}
-
-/// Formats at least three digits in at most six characters.
-fn digits(x: f64) -> String {
-    match x.abs() {
-        a if a < 9.995 => format!("{x:.2}"),
-        a if a < 99.95 => format!("{x:.1}"),
-        a if a < 99_999.5 => format!("{x:.0}"),
-        _ => format!("{x:.0e}"),
-    }
-}
-
-/// Formats a count in at most five characters, of which at least three are digits; a median may be
-/// fractional.
-fn count(n: f64) -> String {
-    match n.round() as u64 {
-        _ if n.fract() != 0.0 && n < 1000.0 => format!("{n:.1}"),
-        n @ 0..100_000 => n.to_string(),
-        n @ 100_000..10_000_000 => format!("{}k", n / 1000),
-        n @ 10_000_000..99_950_000 => format!("{:.1}M", n as f64 / 1e6),
-        n @ 99_950_000..9_999_500_000 => format!("{:.0}M", n as f64 / 1e6),
-        n @ 9_999_500_000..99_950_000_000 => format!("{:.1}G", n as f64 / 1e9),
-        n => format!("{:.0}G", n as f64 / 1e9),
-    }
-}
-
-/// Pads `word` to `width` columns, or cuts it, leaving one column free.
-fn fit(word: &str, width: usize) -> String {
-    let of = |c: char| c.width().unwrap_or(0);
-    let whole = word.width();
-    let mut out = String::new();
-    let mut used = 0;
-    for c in word.chars() {
-        // One column stays free, and one is for the mark of a cut.
-        let room = if whole < width { width } else { width - 2 };
-        if used + of(c) > room {
-            break;
-        }
-        used += of(c);
-        out.push(c);
-    }
-    if whole >= width {
-        out.push('…');
-        used += 1;
-    }
-    out.extend(std::iter::repeat_n(' ', width.saturating_sub(used)));
-    out
-}
-
-/// Cuts `text` to `room` characters, the last of which then marks the cut.
-pub(crate) fn cut(text: &str, room: usize) -> String {
-    match text.char_indices().nth(room) {
-        Some(_) => text.chars().take(room - 1).chain(['…']).collect(),
-        None => text.to_owned(),
-    }
-}
-
-/// Breaks a sentence into lines.
-pub(crate) fn wrap(text: &str) -> String {
-    let mut out = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
-        let width = word.width();
-        if used > 0 && used + 1 + width > WIDTH {
-            out.push_str("\n    ");
-            used = 4;
-        } else if used > 0 {
-            out.push(' ');
-            used += 1;
-        }
-        out.push_str(word);
-        used += width;
-    }
-    out.push('\n');
-    out
-}

@@ -6,6 +6,7 @@
 mod gaps;
 mod packets;
 mod sums;
+mod transfers;
 
 use serde::Serialize;
 #[cfg(test)]
@@ -13,9 +14,10 @@ use {serde::Deserialize, ts_rs::TS};
 
 pub use packets::{PacketRow, Packets, Verdict};
 pub use sluice_scenario::Direction;
+pub use transfers::Transfers;
 
 /// Version of these types. The page refuses any other.
-pub const SCHEMA: u32 = 10;
+pub const SCHEMA: u32 = 11;
 
 /// One or several runs (variants), drawn over each other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -157,6 +159,8 @@ pub struct Run {
     /// Name of the probes whose round trips are compared, the same in all runs of a scenario. `None` if
     /// no run has a reply.
     pub main_ping: Option<String>,
+    /// The transfers and pages of each flow of the scenario that has some.
+    pub transfers: Vec<Transfers>,
     /// Segments that all TCP flows sent again; `None` without such flows.
     pub retransmits: Option<f64>,
     /// Packets that all queues dropped.

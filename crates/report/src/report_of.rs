@@ -223,6 +223,7 @@ fn run(
         sums: Vec::new(),
         pings,
         main_ping,
+        transfers: completions::by_flow(summary),
         retransmits: None,
         drops: 0.0,
         marks: 0.0,

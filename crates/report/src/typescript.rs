@@ -78,6 +78,7 @@ export const LOG_BEYOND = {LOG_BEYOND};
         model::GoodputSum,
         model::QuantileLine,
         model::Ping,
+        model::Transfers,
         model::Queue,
         model::State,
         model::Cdf,

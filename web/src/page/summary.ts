@@ -5,7 +5,17 @@ import { isComplete, packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
-import { callsOf, queueKey, queueTitle, rangeOver, route, scoreOf } from "./words.ts";
+import {
+  callsOf,
+  completeOf,
+  queueKey,
+  queueTitle,
+  rangeOver,
+  route,
+  scoreOf,
+  transfersOf,
+  transfersTitle,
+} from "./words.ts";
 
 /** A smaller relative difference does not make a value the better one. */
 const BETTER_BY = 0.01;
@@ -21,6 +31,7 @@ export function summary(report: Report): HTMLElement {
     ...goodputRows(report),
     ...pingRows(report),
     ...callRows(report),
+    ...transferRows(report),
     ...queueRows(report),
     ...retransmitRows(report),
   ].filter((row) => row.cells.some((cell) => cell.text !== NOTHING));
@@ -183,6 +194,25 @@ function callRows({ runs, ends }: Report): Row[] {
         ),
       ),
       rowOf(labelled(`${title}, packets lost`, ""), runs, (run) => call(run)?.loss, percent),
+    ];
+  });
+}
+
+/** The completion times of the transfers and pages of each flow, and their number. */
+function transferRows({ runs, ends }: Report): Row[] {
+  return transfersOf(runs).flatMap((flow) => {
+    const of = (run: Run) => run.transfers.find((entry) => entry.name === flow.name);
+    const title = transfersTitle(flow);
+    return [
+      rowOf(
+        labelled(`${title}, completion`, `${route(flow.direction, ends)}, ${P}`),
+        runs,
+        (run) => of(run)?.completion_ms,
+        sayQuantiles,
+        "low",
+        median,
+      ),
+      rowOf(labelled(`${title}, complete`, ""), runs, of, completeOf),
     ];
   });
 }

@@ -1,4 +1,5 @@
 /** Names of directions, queues and flows. */
+import { whole } from "../maths/format.ts";
 import {
   type Direction,
   type Ends,
@@ -7,6 +8,7 @@ import {
   type Queue,
   type Repeat,
   type Run,
+  type Transfers,
 } from "../model.ts";
 
 /** Whether a flow is a call: it has a mean opinion score, and its delay in one direction only. */
@@ -30,6 +32,28 @@ export function scoreOf(run: Run, name: string): number | null {
 export function callsOf(runs: Run[]): string[] {
   const names = [...new Set(runs.flatMap((run) => run.pings.map((ping) => ping.name)))];
   return names.filter((name) => isCall(runs, name));
+}
+
+/** The transfers or pages of each flow that has some in any run, those of the first such run. */
+export function transfersOf(runs: Run[]): Transfers[] {
+  const all = new Map<string, Transfers>();
+  for (const one of runs.flatMap((run) => run.transfers)) {
+    if (!all.has(one.name)) all.set(one.name, one);
+  }
+  return [...all.values()];
+}
+
+/** "Pages of browser", or "Transfers of file". */
+export function transfersTitle({ name, is_pages }: Transfers): string {
+  const what = is_pages ? "Pages" : "Transfers";
+  // A flow called pages needs no other name.
+  return name.toLowerCase() === what.toLowerCase() ? what : `${what} of ${name}`;
+}
+
+/** How many were complete, "38", and how many were still open at the end, "38 (2 open)". */
+export function completeOf({ completion_ms, open }: Transfers): string {
+  const complete = whole(completion_ms?.count ?? 0);
+  return (open ?? 0) > 0 ? `${complete} (${whole(open ?? 0)} open)` : complete;
 }
 
 /** "up, h2 → h3". */

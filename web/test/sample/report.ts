@@ -200,6 +200,15 @@ function runOf(variant: Variant, seconds: number): Run {
       },
     ],
     main_ping: "ping",
+    transfers: [
+      {
+        name: "pages",
+        is_pages: true,
+        direction: "up",
+        completion_ms: quantilesOf([310, 250, 480]),
+        open: 1,
+      },
+    ],
     retransmits: outcome.retransmits.at(-1)?.value ?? 0,
     drops: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 2).length,
     marks: [...outcome.up, ...outcome.down].filter(({ verdict }) => verdict === 1).length,

@@ -7,7 +7,7 @@ use sluice_recording::Status;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::RunResult;
 use sluice_scenario::Backend;
-use sluice_scenario::metric::{Unit, Window};
+use sluice_scenario::metric::{Percentiles, Unit, Window};
 
 const MS: u64 = 1_000_000;
 
@@ -413,4 +413,66 @@ fn figures_that_some_runs_did_not_measure_are_named() {
     );
     assert!(note.contains("ping.p95 in 1 of 2"), "{shown}");
     assert!(!note.contains("bulk"), "{shown}");
+}
+
+/// Pages of this median, with twice as much for the 95th percentile, two of which are open; two files of
+/// one declaration; and a bulk flow.
+fn with_transfers(variant: &str, page_ms: u64) -> VariantResult {
+    let pages = FlowSummary {
+        type_name: "web".into(),
+        direction: "down".into(),
+        fct: delays(page_ms),
+        open: Some(2),
+        ..flow("pages", Some(1e6))
+    };
+    let file = |name: &str, count: u64| FlowSummary {
+        fct: delays(950).map(|times| Percentiles { count, ..times }),
+        open: Some(0),
+        ..flow(name, Some(1e6))
+    };
+    let flows = vec![
+        flow("bulk", Some(9e6)),
+        pages,
+        file("file-1", 1),
+        file("file-2", 1),
+    ];
+    let mut result = result(variant, flows);
+    result.runs[0].summary.groups = vec![file("file", 2)];
+    result
+}
+
+#[test]
+fn completion_times_of_pages_and_transfers_have_their_table() {
+    let mut starving = with_transfers("fq_codel", 1);
+    let pages = &mut starving.runs[0].summary.flows[1];
+    (pages.fct, pages.open) = (None, Some(3));
+    let shown = text(&[with_transfers("fifo", 3970), starving]);
+    assert_eq!(
+        shown.split("\n\n").last(),
+        Some(
+            "                                             completion
+variant              transfers       way         p50 ms  p95 ms  complete   open
+fifo                 pages           down          3970    7940       100      2
+                     file            up             950    1900         2      0
+fq_codel             pages           down             -       -         0      3
+                     file            up             950    1900         2      0
+"
+        )
+    );
+    assert!(shown.lines().all(|line| line.width() <= WIDTH), "{shown}");
+    // Without transfers there is no table.
+    let without = text(&[result("fifo", vec![flow("bulk", Some(9e6))])]);
+    assert!(!without.contains("completion"), "{without}");
+}
+
+#[test]
+fn completion_times_of_repetitions_are_medians() {
+    // The median of 100 and 300 ms is 200 ms, and of 2 and 5 open pages 3.5.
+    let mut repeated = with_transfers("codel", 100);
+    let mut other = with_transfers("codel", 300).runs.remove(0);
+    other.summary.flows[1].open = Some(5);
+    repeated.runs.push(other);
+    let shown = text(&[repeated]);
+    let line = "codel                pages           down           200     400       100    3.5\n";
+    assert!(shown.contains(line), "{shown}");
 }

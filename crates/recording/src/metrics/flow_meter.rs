@@ -363,6 +363,11 @@ impl FlowMeter {
         self.arrived.len() > 1
     }
 
+    /// Returns whether it has transfers or pages, which end by themselves.
+    fn has_transfers(&self) -> bool {
+        self.flow.kind.metrics().contains(&"transfers") && !self.flow.kind.is_bulk()
+    }
+
     /// Returns whether its figures include goodput. Calls and probes carry no payload of a user.
     fn has_payload(&self) -> bool {
         self.flow.kind.metrics().contains(&"goodput")
@@ -490,6 +495,7 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSu
             _ => None,
         },
         fct: with_open(&[&completions], &open),
+        open: meters[0].has_transfers().then_some(open.len() as u64),
         srtt: gather(|m| &m.srtt),
         rtt: with_open(
             &meters.iter().map(|m| &m.rtt[..]).collect::<Vec<_>>(),

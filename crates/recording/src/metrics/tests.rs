@@ -1,3 +1,5 @@
+mod transfers;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -214,74 +216,6 @@ fn a_link_is_busy_with_its_framing_too() {
     // Each segment is framed.
     let used = figures_of_queue(link, &[(100, 1, 920, 10); 100]).utilisation;
     assert_eq!(used, Some(159_000.0 / 500_000.0));
-}
-
-/// A transfer or page from `start` that has taken `took` ms, and is complete or open.
-fn transfer(start: u64, took: u64, is_open: bool) -> crate::Transfer {
-    crate::Transfer {
-        start: Time::from_ns(start * MS),
-        flow: 0,
-        seq: 0,
-        took: Span::from_ms(took),
-        bytes: 100_000,
-        open: Some(is_open),
-    }
-}
-
-#[test]
-fn a_transfer_that_never_ends_is_slower_than_all_that_did() {
-    // Transfers from 2, 2.7 and 3.4 s, of 0.5 s each; the next one begins at 4.1 s and is open at 60 s.
-    let flow = "[[flow]]\ntype = \"tcp\"\nbytes = \"100kB\"\npause = \"200ms\"\n";
-    let mut all = meters(flow, &[&[]]);
-    for start in [2000, 2700, 3400] {
-        all[0].transfer(&transfer(start, 500, false));
-    }
-    let fct = flow_meter::summarise("tcp", &[&all[0]], WARM).fct.unwrap();
-    assert_eq!(
-        (fct.count, fct.p50_ns, fct.max_ns),
-        (3, 500 * MS, 55_900 * MS)
-    );
-    // Exchanges at 2 and 3 s; with a second of thought, the next request is sent 10 ms after 4 s.
-    let mut all = meters("[[flow]]\ntype = \"rr\"\nthink = \"1s\"\n", &[&[]]);
-    for seq in 0..2 {
-        all[0].probe(&PingSample {
-            time: Time::from_ns((2000 + 1000 * seq) * MS),
-            flow: 0,
-            seq,
-            rtt: Some(Span::from_ms(10)),
-            up: None,
-            down: None,
-            is_lost: false,
-        });
-    }
-    let rtt = flow_meter::summarise("rr", &[&all[0]], WARM).rtt.unwrap();
-    assert_eq!(
-        (rtt.count, rtt.p50_ns, rtt.max_ns),
-        (2, 10 * MS, 55_990 * MS)
-    );
-    // It is not known how long the next one takes that has just begun.
-    all[0].end_at(Time::from_ns(4015 * MS));
-    let rtt = flow_meter::summarise("rr", &[&all[0]], WARM).rtt.unwrap();
-    assert_eq!(rtt.max_ns, 10 * MS);
-}
-
-#[test]
-fn pages_that_are_never_complete_are_slower_than_all_that_were() {
-    // A page of the warm-up and two others are open at 60 s.
-    let mut all = meters("[[flow]]\ntype = \"web\"\ninterval = \"1s\"\n", &[&[]]);
-    for (start, took, is_open) in [
-        (500, 59_500, true),
-        (2000, 500, false),
-        (3000, 500, false),
-        (20_000, 40_000, true),
-        (59_600, 400, true),
-    ] {
-        all[0].transfer(&transfer(start, took, is_open));
-    }
-    let fct = flow_meter::summarise("web", &[&all[0]], WARM).fct.unwrap();
-    // One of the two is older than 0.5 s: of three times, the second is the median.
-    let found = (fct.count, fct.p50_ns, fct.max_ns);
-    assert_eq!(found, (2, 500 * MS, 40_000 * MS));
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub fn overall(entries: &[Entry]) -> Vec<Overall> {
                 if own.is_empty() {
                     continue;
                 }
-                is_draw &= best.is_draw;
+                is_draw &= best.is_draw();
                 let mut here = BTreeSet::new();
                 for figures in &own {
                     here.extend(good_for(figures, &best));
@@ -82,7 +82,8 @@ pub fn overall(entries: &[Entry]) -> Vec<Overall> {
     };
     let mut all: Vec<Overall> = sums.into_iter().map(overall).collect();
     all.sort_by(|a, b| {
-        let calls = |one: &Overall| one.times(Purpose::Waiting) + one.times(Purpose::Calls);
+        let of_calls = [Purpose::Waiting, Purpose::CallsAndGames, Purpose::Calls];
+        let calls = |one: &Overall| -> usize { of_calls.iter().map(|p| one.times(*p)).sum() };
         let won = |one: &Overall| calls(one) as f64 / one.comparisons as f64;
         let factor = |one: &Overall| one.delay_factor.unwrap_or(f64::INFINITY);
         won(b)

@@ -18,6 +18,7 @@ fn row(name: &str, goodput: f64, p95_ms: f64, jain: Option<f64>, drops: f64) -> 
             is_complete: true,
             figures: Figures {
                 goodput: Some(goodput * 1e6),
+                queue: "up".into(),
                 p95: Some(p95_ms * 1e6),
                 jain,
                 drops,
@@ -115,15 +116,15 @@ fn nothing_is_a_share_of_no_goodput_or_a_multiple_of_no_wait() {
     let all = judge(&[waiting("fifo", 9.5, 0.0), waiting("codel", 9.5, 1.2)]);
     assert_eq!(
         all[1].why,
-        "95 % of packets take up to 1.20 ms, longer than with fifo; full goodput (9.50 Mbit/s); \
-         drops no packets"
+        "95 % of packets in the queue up take up to 1.20 ms, longer than with fifo; full goodput \
+         (9.50 Mbit/s); drops no packets"
     );
     // Of two queues that are mostly empty, none is slower.
     let all = judge(&[waiting("fifo", 9.5, 0.0), waiting("codel", 5.0, 0.0)]);
     assert!(
-        all[1]
-            .why
-            .starts_with("95 % of packets within 0.00 µs, about the same as with fifo; "),
+        all[1].why.starts_with(
+            "95 % of packets in the queue up within 0.00 µs, about the same as with fifo; "
+        ),
         "{all:?}"
     );
     for one in judge(&[
@@ -173,6 +174,120 @@ fn measured_calls_are_judged_by_their_score() {
         with_call("cobalt", 40.0, 4.39),
     ];
     assert_eq!(good_for(&judge(&rows)[0]), [Purpose::Waiting]);
+}
+
+/// A variant without pings by the 95th percentile of the wait in its queue up, and the median load time
+/// of its pages in seconds.
+fn with_pages(name: &str, p95_ms: f64, page_s: f64) -> Row {
+    let mut row = row(name, 0.9, p95_ms, None, 0.0);
+    row.candidate.figures.delay_of = DelayOf::Packets;
+    row.candidate.figures.page = Some(page_s * 1e9);
+    row
+}
+
+#[test]
+fn measured_pages_decide_which_queue_is_best_for_browsing() {
+    let rows = vec![
+        with_pages("fifo", 900.0, 3.97),
+        with_pages("fq_codel", 95.2, 2.50),
+        with_pages("cake", 130.0, 1.94),
+    ];
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[0]), []);
+    assert_eq!(all[0].in_words().outcome, "another queue is better");
+    // The lowest wait of packets up is no merit for pages.
+    assert_eq!(good_for(&all[1]), [Purpose::CallsAndGames]);
+    // 2.50 / 1.94 = 1.29.
+    assert_eq!(
+        all[1].why,
+        "the lowest delay of all: 95 % of packets in the queue up within 95.2 ms; half of the pages \
+         take up to 2.50 s, 1.3 times as long as with cake; full goodput (900 kbit/s); drops no \
+         packets"
+    );
+    assert_eq!(good_for(&all[2]), [Purpose::Browsing]);
+    assert_eq!(
+        all[2].in_words().outcome,
+        "best for browsing on a busy link"
+    );
+    // What decides comes first. 130 / 95.2 = 1.37.
+    assert!(
+        all[2].why.starts_with(
+            "the fastest pages of all: half of them within 1.94 s; 95 % of packets in the queue up \
+             take up to 130 ms, 1.4 times as long as with fq_codel; "
+        ),
+        "{all:?}"
+    );
+    // Over all scenarios, the queue that is best for calls comes first.
+    let kinds = overall(&[entry(rows)]);
+    assert_eq!(kinds[0].algorithm, "fq_codel");
+    assert_eq!(kinds[0].good_for, [(Purpose::CallsAndGames, 1)]);
+    assert_eq!(kinds[1].good_for, [(Purpose::Browsing, 1)]);
+
+    // The fastest pages beside the lowest delay: the same queue is best for all of them.
+    let all = judge(&[
+        with_pages("fifo", 900.0, 3.97),
+        with_pages("cake", 95.2, 1.94),
+    ]);
+    assert_eq!(good_for(&all[1]), [Purpose::Waiting]);
+    // A single variant is compared with nothing.
+    let alone = judge(&[with_pages("cake", 95.2, 1.94)]);
+    assert!(
+        alone[0]
+            .why
+            .contains("; half of the pages load within 1.94 s; "),
+        "{alone:?}"
+    );
+}
+
+#[test]
+fn pages_that_are_as_fast_with_all_queues_are_no_merit() {
+    // 2.15 / 2.00 is below 1.1.
+    let rows = [
+        with_pages("fifo", 900.0, 2.00),
+        with_pages("codel", 20.0, 2.15),
+    ];
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[0]), []);
+    assert_eq!(good_for(&all[1]), [Purpose::CallsAndGames]);
+    assert!(
+        all[1].why.contains(
+            "; the pages load about as fast as with the others: half of them within 2.15 s; "
+        ),
+        "{all:?}"
+    );
+    // With other calls, the lowest delay is best for games only.
+    let mut rows = rows;
+    rows[0].candidate.figures.mos = Some(4.4);
+    rows[1].candidate.figures.mos = Some(4.0);
+    let all = judge(&rows);
+    assert_eq!(good_for(&all[0]), [Purpose::Calls]);
+    assert_eq!(good_for(&all[1]), [Purpose::OnlyGames]);
+}
+
+#[test]
+fn queues_with_the_same_delay_and_different_pages_are_not_alike() {
+    let all = judge(&[
+        with_pages("fifo", 20.0, 4.0),
+        with_pages("cake", 20.0, 2.0),
+        with_pages("fq_codel", 20.0, 2.1),
+        with_pages("prio", 20.0, f64::INFINITY),
+    ]);
+    assert_eq!(all[0].in_words().outcome, "another queue is better");
+    // 2.1 / 2.0 is below 1.1.
+    for fast in &all[1..3] {
+        assert_eq!(good_for(fast), [Purpose::Browsing]);
+        assert!(
+            fast.why.starts_with("some of the fastest pages: "),
+            "{fast:?}"
+        );
+    }
+    assert!(
+        all[3]
+            .why
+            .contains("; no page was complete in half of the runs or more; "),
+        "{all:?}"
+    );
+    assert_eq!(good_for(&all[3]), []);
 }
 
 #[test]
@@ -462,7 +577,11 @@ fn a_far_lower_wait_in_the_queue_is_worth_some_goodput() {
     let all = judge(&rows);
     // 30.8 / 41.5 = 74.2 %, above 65 %, and 492 / 13.9 is more than ten.
     assert_eq!(good_for(&all[2]), [Purpose::Waiting]);
-    assert!(all[2].why.contains("95 % of packets within 13.9 ms"));
+    assert!(
+        all[2]
+            .why
+            .contains("95 % of packets in the queue up within 13.9 ms")
+    );
     // 25.0 / 41.5 = 60 %: no delay is worth that.
     let short = [
         of_packets("droptail", 41.5, 492.0),

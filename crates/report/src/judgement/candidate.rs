@@ -1,12 +1,14 @@
 //! The variants that are compared, with their key figures.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 #[cfg(test)]
 use ts_rs::TS;
 
 use sluice_recording::RunFile;
 use sluice_recording::figures::{Probes, Repeated, median, pipe_under_test};
-use sluice_scenario::metric::{Percentiles, PipeSummary, Summary, Unit};
+use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary, Unit};
 use sluice_scenario::{Backend, Pipe, Scenario};
 
 /// The queue and the flows whose figures are compared, which are the same for all candidates.
@@ -16,14 +18,19 @@ pub(crate) struct Subject<'a> {
     pub pipe: &'a str,
     /// The flows of probes.
     pub probes: Probes<'a>,
+    /// The flows of pages of which any run has a complete one.
+    pub pages: BTreeSet<&'a str>,
 }
 
 impl<'a> Subject<'a> {
     /// Finds them in all runs that are compared.
     pub fn of(runs: &[&'a Summary]) -> Subject<'a> {
+        let flows = runs.iter().copied().flat_map(Summary::declared);
+        let loaded = flows.filter(|flow| flow.is_pages() && flow.fct.is_some());
         Subject {
             pipe: pipe_under_test(runs),
             probes: Probes::of(runs),
+            pages: loaded.map(|flow| flow.name.as_str()).collect(),
         }
     }
 }
@@ -87,6 +94,8 @@ pub(crate) struct Figures {
     pub utilisation: Option<f64>,
     /// The packets on which the delays were measured.
     pub delay_of: DelayOf,
+    /// The name of the queue under test.
+    pub queue: String,
     /// Median delay in nanoseconds; `None` if no probe came back in half of the runs or more.
     pub p50: Option<f64>,
     /// 95th percentile of the delay.
@@ -96,6 +105,9 @@ pub(crate) struct Figures {
     pub lost_probes: f64,
     /// Mean opinion score of the worst call; `None` without measured calls.
     pub mos: Option<f64>,
+    /// Median load time of the pages in nanoseconds; of several flows of pages, that of the slowest.
+    /// Infinite if no page was complete in half of the runs or more; `None` without measured pages.
+    pub page: Option<f64>,
     /// Jain's index.
     pub jain: Option<f64>,
     /// Packets dropped in both directions.
@@ -116,15 +128,6 @@ pub enum DelayOf {
     Pings,
     /// The sojourn times of packets in the queue.
     Packets,
-}
-
-impl DelayOf {
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            DelayOf::Pings => "pings",
-            DelayOf::Packets => "packets",
-        }
-    }
 }
 
 /// The scenario without its queues, its expectations and its seed.
@@ -148,6 +151,19 @@ pub(crate) fn setting(scenario: &Scenario) -> String {
 fn worst_call(summary: &Summary) -> Option<f64> {
     let calls = summary.flows.iter().filter(|flow| flow.is_call());
     calls.filter_map(|flow| flow.mos).reduce(f64::min)
+}
+
+/// Returns the median load time of the flow of pages with the longest one: infinite if pages were open
+/// at the end and none was complete, `None` if none was requested.
+fn slowest_pages(summary: &Summary, subject: &Subject<'_>) -> Option<f64> {
+    let flows = summary.declared().into_iter();
+    let is_measured = |flow: &FlowSummary| subject.pages.contains(flow.name.as_str());
+    let pages = flows.filter(|flow| flow.is_pages() && is_measured(flow));
+    let load_time = |flow: &FlowSummary| match flow.fct {
+        Some(times) => Some(times.p50_ns as f64),
+        None => flow.open.filter(|open| *open > 0).map(|_| f64::INFINITY),
+    };
+    pages.filter_map(load_time).reduce(f64::max)
 }
 
 /// Returns the share of the packets of both directions that were dropped.
@@ -182,6 +198,15 @@ impl Figures {
             let middle = Repeated::of(Unit::Time, values, all)?.median_with(f64::INFINITY);
             middle.is_finite().then_some(middle)
         };
+        let page = || {
+            let times = runs.iter().filter_map(|run| slowest_pages(run, subject));
+            let times: Vec<f64> = times.collect();
+            let all = times.len();
+            match Repeated::of(Unit::Time, times, all) {
+                Some(known) => Some(known.median_with(f64::INFINITY)),
+                None => (all > 0).then_some(f64::INFINITY),
+            }
+        };
         let total = |of: &dyn Fn(&PipeSummary) -> u64| {
             over(&|s| Some(s.pipes.iter().map(of).sum::<u64>() as f64)).unwrap_or(0.0)
         };
@@ -192,6 +217,7 @@ impl Figures {
                 true => DelayOf::Pings,
                 false => DelayOf::Packets,
             },
+            queue: subject.pipe.to_owned(),
             p50: percentile(|p| p.p50_ns),
             p95: percentile(|p| p.p95_ns),
             lost_probes: over(&|s| {
@@ -200,6 +226,7 @@ impl Figures {
             })
             .unwrap_or(0.0),
             mos: over(&worst_call),
+            page: page(),
             jain: over(&|s| s.jain),
             drops: total(&|pipe| pipe.drops.values().sum()),
             marks: total(&|pipe| pipe.marks),
@@ -211,7 +238,7 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_scenario::metric::{FlowSummary, Window};
+    use sluice_scenario::metric::Window;
 
     const MS: u64 = 1_000_000;
 
@@ -296,6 +323,60 @@ mod tests {
             .extend([scored("voip", 4.4), scored("voip", 4.3)]);
         // The worse of the two calls.
         assert_eq!(figures(&busy).mos, Some(4.3));
+    }
+
+    /// A run with flows of pages, each by its name and the median load time of its complete pages; the
+    /// others have two that are open.
+    fn with_pages(pages: &[(&str, Option<u64>)]) -> Summary {
+        let flow = |(name, p50_ms): &(&str, Option<u64>)| FlowSummary {
+            name: (*name).into(),
+            type_name: "web".into(),
+            fct: p50_ms.map(|ms| Percentiles {
+                p50_ns: ms * MS,
+                ..within(2 * ms)
+            }),
+            open: Some(p50_ms.map_or(2, |_| 0)),
+            ..FlowSummary::default()
+        };
+        let mut run = run(Some(30));
+        run.flows.extend(pages.iter().map(flow));
+        run
+    }
+
+    #[test]
+    fn pages_are_those_of_the_slowest_flow() {
+        let page = |run: &Summary| Figures::of(&[run], &Subject::of(&[run])).page;
+        let both = with_pages(&[("fast", Some(300)), ("slow", Some(900))]);
+        assert_eq!(page(&both), Some(900e6));
+        assert_eq!(page(&run(Some(30))), None);
+        // A transfer of a number of bytes is no page.
+        let mut file = with_pages(&[("file", Some(300))]);
+        file.flows[1].type_name = "tcp".into();
+        assert_eq!(page(&file), None);
+        // Flows of one declaration count together: 500 ms, and not the 700 ms of one of them.
+        let mut several = with_pages(&[("web-1", Some(100)), ("web-2", Some(700))]);
+        several.groups = with_pages(&[("web", Some(500))]).flows.split_off(1);
+        assert_eq!(page(&several), Some(500e6));
+    }
+
+    #[test]
+    fn a_run_without_a_complete_page_counts_as_the_slowest_repetition() {
+        let runs = [Some(300), None, Some(400)].map(|ms| with_pages(&[("pages", ms)]));
+        let runs: Vec<&Summary> = runs.iter().collect();
+        let subject = Subject::of(&runs);
+        // The middle one of 300 ms, 400 ms and never.
+        assert_eq!(Figures::of(&runs, &subject).page, Some(400e6));
+        // Of 300 ms and never, and of never alone.
+        for some in [&runs[..2], &runs[1..2]] {
+            assert_eq!(Figures::of(some, &subject).page, Some(f64::INFINITY));
+        }
+        // Where no page was complete in any run, and where none was requested, none is compared.
+        let starved = with_pages(&[("pages", None)]);
+        let alone = Subject::of(&[&starved]);
+        assert_eq!(Figures::of(&[&starved], &alone).page, None);
+        let mut idle = starved;
+        idle.flows[1].open = Some(0);
+        assert_eq!(Figures::of(&[&idle], &subject).page, None);
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! with less goodput has a lower one, the winner is the best only as a compromise of both. A queue
 //! that loses more than 2 % of the probes, and more than the others, has no measured delay for
 //! them: it does not win by that of the rest, and one that loses all has none. Measured calls are
-//! judged by their mean opinion score (ITU-T G.107). Other merits are a goodput that the others do
-//! not reach, more equal shares, and fewer losses. What all queues have in common is not a merit.
-//! Only complete runs that differ only in their queues are compared.
+//! judged by their mean opinion score (ITU-T G.107), and measured pages by their median load time:
+//! then no queue is best for browsing by the delay of other packets. Other merits are a goodput that
+//! the others do not reach, more equal shares, and fewer losses. What all queues have in common is not
+//! a merit. Only complete runs that differ only in their queues are compared.
 
 mod candidate;
 
@@ -54,12 +55,20 @@ impl Assessment {
 /// The merits that a queue can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Purpose {
-    /// A low delay, and if there are calls, a high score of theirs.
+    /// A low delay, and if there are calls or pages, a high score of the calls and fast pages.
     Waiting,
-    /// A low delay, where another queue has better calls.
+    /// A low delay, and if there are calls, a high score of theirs, where the pages are not faster than
+    /// with another queue.
+    CallsAndGames,
+    /// A low delay, and if there are pages, fast ones, where another queue has better calls.
     Games,
+    /// A low delay, where another queue has better calls, and the pages are not faster than with
+    /// another.
+    OnlyGames,
     /// A high score of calls, where another queue has a lower delay.
     Calls,
+    /// Fast pages, where another queue has a lower delay.
+    Browsing,
     /// The lowest delay of the queues with enough goodput, where another queue has a lower one.
     Compromise,
     /// A high goodput.
@@ -74,8 +83,11 @@ impl Purpose {
     pub const fn words(self) -> &'static str {
         match self {
             Purpose::Waiting => "calls, games and browsing on a busy link",
+            Purpose::CallsAndGames => "calls and games on a busy link",
             Purpose::Games => "games and browsing on a busy link",
+            Purpose::OnlyGames => "games on a busy link",
             Purpose::Calls => "calls on a busy link",
+            Purpose::Browsing => "browsing on a busy link",
             Purpose::Compromise => "a low delay at nearly the full goodput",
             Purpose::Transfers => "bulk transfers that nobody waits for",
             Purpose::Shares => "sharing the link evenly",
@@ -126,7 +138,16 @@ fn assess(one: &Candidate, rivals: &[&Candidate]) -> Assessment {
     let figures = &one.figures;
     let best = Best::of(rivals);
     let has_rivals = rivals.len() > 1;
+    let good_for = match has_rivals {
+        true => good_for(figures, &best),
+        false => Vec::new(),
+    };
     let mut why = vec![delay_words(figures, rivals, &best)];
+    if let Some(words) = page_words(figures, rivals, &best) {
+        // The first words are about what decides.
+        let decides = good_for.first() == Some(&Purpose::Browsing);
+        why.insert(usize::from(!decides), words);
+    }
     why.extend(
         figures
             .mos
@@ -136,12 +157,8 @@ fn assess(one: &Candidate, rivals: &[&Candidate]) -> Assessment {
     why.extend(shares_words(figures.jain));
     why.extend(loss_words(figures));
     let why: Vec<String> = why.into_iter().filter(|words| !words.is_empty()).collect();
-    let good_for = match has_rivals {
-        true => good_for(figures, &best),
-        false => Vec::new(),
-    };
     Assessment {
-        is_draw: best.is_draw && good_for.is_empty(),
+        is_draw: best.is_draw() && good_for.is_empty(),
         has_rivals,
         good_for,
         why: match why.is_empty() {
@@ -166,10 +183,13 @@ pub(crate) struct Best {
     /// Highest and lowest score of calls.
     most_mos: Option<f64>,
     least_mos: Option<f64>,
+    /// Shortest and longest median load time of pages.
+    least_page: Option<f64>,
+    most_page: Option<f64>,
     /// Number of winners.
     winners: usize,
     /// Whether all of several queues are winners.
-    pub is_draw: bool,
+    has_same_delay: bool,
     winners_goodput: Option<f64>,
     winners_jain: Option<f64>,
     most_jain: Option<f64>,
@@ -208,8 +228,10 @@ impl Best {
             lowest_p95: least(&mut answered().filter_map(|f| f.p95)),
             most_mos: most(&mut all().filter_map(|f| f.mos)),
             least_mos: least(&mut all().filter_map(|f| f.mos)),
+            least_page: least(&mut all().filter_map(|f| f.page)),
+            most_page: most(&mut all().filter_map(|f| f.page)),
             winners: winners().count(),
-            is_draw: rivals.len() > 1 && winners().count() == rivals.len(),
+            has_same_delay: rivals.len() > 1 && winners().count() == rivals.len(),
             winners_goodput: most(&mut winners().filter_map(|f| f.goodput)),
             winners_jain: most(&mut winners().filter_map(|f| f.jain)),
             most_jain: most(&mut all().filter_map(|f| f.jain)),
@@ -217,6 +239,11 @@ impl Best {
             winners_loss: least(&mut winners().filter_map(|figures| figures.loss)),
             least_loss: least(&mut all().filter_map(|figures| figures.loss)),
         }
+    }
+
+    /// Whether all queues are about equally good: by their delay, and by the pages if there are some.
+    pub fn is_draw(&self) -> bool {
+        self.has_same_delay && !self.has_different_pages()
     }
 
     fn is_winner(&self, figures: &Figures) -> bool {
@@ -243,6 +270,20 @@ impl Best {
         let is_best = figures.mos.is_some_and(|own| own >= most - SAME_SCORE);
         (most - least > SAME_SCORE).then_some(is_best)
     }
+
+    /// Whether the pages load about as fast as with the best queue, which those of others do not; `None`
+    /// if no page was measured.
+    fn has_best_pages(&self, figures: &Figures) -> Option<bool> {
+        let least = self.least_page?;
+        let is_best = figures.page.is_some_and(|own| own <= ABOUT * least);
+        Some(is_best && self.has_different_pages())
+    }
+
+    /// Whether the pages load faster with some queues than with others.
+    fn has_different_pages(&self) -> bool {
+        let both = self.least_page.zip(self.most_page);
+        both.is_some_and(|(least, most)| most > ABOUT * least)
+    }
 }
 
 /// Whether the goodput is enough for the delay, by as many rows of [`ENOUGH`] as there are `bounds`.
@@ -267,14 +308,20 @@ fn share(figures: &Figures, best: Option<f64>) -> f64 {
 pub(crate) fn good_for(figures: &Figures, best: &Best) -> Vec<Purpose> {
     let has_won = best.is_winner(figures);
     let mut purposes = Vec::new();
-    let has_low_delay = has_won && !best.is_draw;
+    let has_low_delay = has_won && !best.has_same_delay;
     let is_lowest = best.is_lowest(figures) || figures.p95.is_some_and(|own| own <= UNNOTICED_NS);
-    purposes.extend(match (has_low_delay, best.has_best_calls(figures)) {
-        (true, Some(true) | None) if is_lowest => Some(Purpose::Waiting),
-        (true, Some(false)) if is_lowest => Some(Purpose::Games),
-        (_, Some(true)) => Some(Purpose::Calls),
-        _ => None,
-    });
+    let (calls, pages) = (best.has_best_calls(figures), best.has_best_pages(figures));
+    if has_low_delay && is_lowest {
+        purposes.push(match (calls != Some(false), pages != Some(false)) {
+            (true, true) => Purpose::Waiting,
+            (true, false) => Purpose::CallsAndGames,
+            (false, true) => Purpose::Games,
+            (false, false) => Purpose::OnlyGames,
+        });
+    } else {
+        purposes.extend((calls == Some(true)).then_some(Purpose::Calls));
+        purposes.extend((pages == Some(true)).then_some(Purpose::Browsing));
+    }
     if has_low_delay && !is_lowest {
         purposes.push(Purpose::Compromise);
     }
@@ -313,11 +360,13 @@ fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String 
         };
     };
     let of = match figures.delay_of {
+        // Packets wait in one direction only.
+        DelayOf::Packets => format!("packets in the queue {}", figures.queue),
         DelayOf::Pings if figures.lost_probes >= MENTIONED_LOSS => format!(
             "the pings that came back ({})",
             share_words(1.0 - figures.lost_probes)
         ),
-        of => of.word().to_owned(),
+        DelayOf::Pings => "pings".to_owned(),
     };
     let shown = time(p95);
     let Some(lowest) = best.p95.filter(|_| rivals.len() > 1) else {
@@ -337,7 +386,7 @@ fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String 
             (1, true, true) => {
                 "the lowest delay of the queues with enough goodput that lose fewer pings"
             }
-            _ if best.is_draw => "about the same delay as the others",
+            _ if best.has_same_delay => "about the same delay as the others",
             _ => "one of the lowest delays",
         };
         return format!("{how}: 95 % of {of} within {shown}");
@@ -363,6 +412,36 @@ fn delay_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> String 
         }
         f => format!("95 % of {of} take up to {shown}, {f:.0} times as long as with {holder}"),
     }
+}
+
+/// Returns what was measured of the pages; `None` if nothing was.
+fn page_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> Option<String> {
+    let (own, fastest) = (figures.page?, best.least_page?);
+    let shown = time(own);
+    if own.is_infinite() {
+        return Some("no page was complete in half of the runs or more".to_owned());
+    }
+    if rivals.len() < 2 {
+        return Some(format!("half of the pages load within {shown}"));
+    }
+    if own > ABOUT * fastest {
+        let mut holders = rivals
+            .iter()
+            .filter(|row| row.figures.page == Some(fastest));
+        let holder = holders.next().map_or("the best", |row| &row.name);
+        let factor = own / fastest;
+        let places = usize::from(factor < 10.0);
+        return Some(format!(
+            "half of the pages take up to {shown}, {factor:.places$} times as long as with {holder}"
+        ));
+    }
+    let is_fast = |row: &&&Candidate| row.figures.page.is_some_and(|page| page <= ABOUT * fastest);
+    let lead = match rivals.iter().filter(is_fast).count() {
+        _ if !best.has_different_pages() => "the pages load about as fast as with the others",
+        1 => "the fastest pages of all",
+        _ => "some of the fastest pages",
+    };
+    Some(format!("{lead}: half of them within {shown}"))
 }
 
 /// A share in per cent, with the digit that tells it from the whole.

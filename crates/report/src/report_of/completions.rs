@@ -3,10 +3,10 @@
 
 use sluice_core::Time;
 
-use super::seconds;
-use crate::model::Cdf;
+use super::{quantiles, seconds};
+use crate::model::{Cdf, Transfers};
 use sluice_recording::{ReadError, Recording, if_recorded};
-use sluice_scenario::metric::Summary;
+use sluice_scenario::metric::{FlowSummary, Summary};
 use sluice_scenario::{FlowInstance, Measured};
 
 /// Returns the start in seconds and the completion time in milliseconds of each.
@@ -41,8 +41,94 @@ pub fn of(
     Ok(all)
 }
 
+/// Returns the quantiles for each flow of the scenario that has transfers or pages.
+pub fn by_flow(summary: &Summary) -> Vec<Transfers> {
+    let of = |flow: &FlowSummary| Transfers {
+        name: flow.name.clone(),
+        is_pages: flow.is_pages(),
+        direction: flow.way(),
+        completion_ms: flow.fct.map(|times| quantiles(times, 1e6)),
+        open: flow.open,
+    };
+    let flows = summary.declared().into_iter();
+    flows.filter(|flow| flow.has_transfers()).map(of).collect()
+}
+
 /// Returns their distribution; `None` if there are none.
 pub fn distribution(completions: &[(f64, f64)]) -> Option<Cdf> {
     let cdf = Cdf::of(completions.iter().map(|(_, took_ms)| *took_ms).collect());
     (cdf.count > 0).then_some(cdf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Direction, Quantiles};
+    use sluice_core::Span;
+    use sluice_recording::metrics::measure;
+    use sluice_recording::testing::recording;
+    use sluice_recording::{End, Environment, RunWriter, Transfer};
+    use sluice_scenario::{Backend, Scenario};
+
+    #[test]
+    fn a_flow_has_the_times_of_its_pages_with_those_that_are_open() {
+        let temp = tempfile::tempdir().unwrap();
+        let text = "duration = \"10s\"\n[link]\nrate = \"1Mbit/s\"\n[measure]\nwarmup = \"0s\"\n\
+            [[flow]]\ntype = \"tcp\"\nname = \"bulk\"\n\
+            [[flow]]\ntype = \"web\"\nname = \"pages\"\ninterval = \"1s\"\ncount = 2\n\
+            direction = \"down\"\n";
+        let variant = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
+        let environment = Environment::here(Backend::Sim, "2026-01-02T03:04:05Z".into());
+        let mut writer = RunWriter::create(temp.path(), &variant, &environment).unwrap();
+        let pages = [
+            (1, 1000, 200, false),
+            (1, 2000, 400, false),
+            (2, 3000, 600, false),
+            (2, 9000, 1000, true),
+        ];
+        for (seq, (flow, start_ms, took_ms, is_open)) in (0..).zip(pages) {
+            let page = Transfer {
+                start: Time::from_ns(start_ms * 1_000_000),
+                flow,
+                seq,
+                took: Span::from_ms(took_ms),
+                bytes: 100_000,
+                open: Some(is_open),
+            };
+            writer.transfer(&page).unwrap();
+        }
+        let end = End::complete(Time::from_ns(10_000_000_000));
+        let summary = measure(&writer.finish(end).unwrap()).unwrap();
+        // Of four times, the second is the median, and the fourth the 95th percentile: 0.95 * 4 = 3.8.
+        // Three pages are complete. The bulk flow has no transfers.
+        let expected = Transfers {
+            name: "pages".into(),
+            is_pages: true,
+            direction: Direction::Down,
+            completion_ms: Some(Quantiles {
+                count: 3,
+                p50: 400.0,
+                p95: 1000.0,
+                p99: 1000.0,
+                max: 1000.0,
+            }),
+            open: Some(1),
+        };
+        assert_eq!(by_flow(&summary), [expected]);
+    }
+
+    #[test]
+    fn a_transfer_of_a_number_of_bytes_has_its_time() {
+        let temp = tempfile::tempdir().unwrap();
+        let summary = measure(&recording(temp.path())).unwrap();
+        let all = by_flow(&summary);
+        let [file] = all.as_slice() else {
+            panic!("one flow has a number of bytes: {all:?}");
+        };
+        // From 1 s to 1.24 s.
+        let times = file.completion_ms.unwrap();
+        assert_eq!((times.count, times.p50, times.p95), (1, 240.0, 240.0));
+        assert_eq!((file.name.as_str(), file.is_pages), ("page", false));
+        assert_eq!(file.open, Some(0));
+    }
 }

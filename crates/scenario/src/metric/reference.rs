@@ -66,7 +66,8 @@ comparisons use these names. This page is generated from the declarations that t
   including that of a flow that is still in its own warm-up.
 - A transfer, a page or an exchange that is open at the end and has lasted longer than every one that
   ended counts with its age in `fct.p50` to `fct.max` and in the percentiles of `rr`, so that a queue
-  that starves a flow exceeds a bound. `transfers` counts complete ones only.
+  that starves a flow exceeds a bound. `transfers` counts complete ones only. The number of transfers and
+  pages that were open is in the table at the end of a run, and in `summary.json` as `open`.
 - A percentile is an observed value: the smallest value such that at least that part of all values
   is not larger (RFC 2330 section 11.3).
 - The packets of a link are IP packets; goodput counts payload only. A super-packet counts as its

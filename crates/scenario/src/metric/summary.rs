@@ -64,6 +64,34 @@ impl Summary {
         let each = self.flows.iter().filter_map(|flow| flow.retransmits);
         each.reduce(|a, b| a + b)
     }
+
+    /// Returns the flows as the scenario declares them, in its order: the flows of a `count`
+    /// together, and every other flow by itself.
+    pub fn declared(&self) -> Vec<&FlowSummary> {
+        let mut groups = self.groups.iter().peekable();
+        let mut declared: Vec<&FlowSummary> = Vec::new();
+        // The group to which the last flow belongs, with the number of that flow.
+        let mut last: Option<(&FlowSummary, u64)> = None;
+        for flow in &self.flows {
+            let number = |group: &FlowSummary| -> Option<u64> {
+                let number = flow.name.strip_prefix(&group.name)?.strip_prefix('-')?;
+                number.parse().ok()
+            };
+            // The flows of a group follow each other, and their numbers begin with 1.
+            if let Some((group, before)) = last
+                && number(group) == Some(before + 1)
+            {
+                last = Some((group, before + 1));
+            } else if let Some(group) = groups.next_if(|group| number(group) == Some(1)) {
+                declared.push(group);
+                last = Some((group, 1));
+            } else {
+                declared.push(flow);
+                last = None;
+            }
+        }
+        declared
+    }
 }
 
 /// The figures of all flows of a direction together.
@@ -111,6 +139,10 @@ pub struct FlowSummary {
     pub fct_ns: Option<u64>,
     /// The completion times of all transfers of the flow.
     pub fct: Option<Percentiles>,
+    /// Transfers or pages that had begun and were not complete at the end; `None` for a flow without
+    /// them, and in the results of older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<u64>,
     /// The sender's smoothed round-trip time, over its samples.
     pub srtt: Option<Percentiles>,
     /// Round-trip time of the probes.
@@ -191,6 +223,17 @@ impl FlowSummary {
         self.has_figure("p50") && self.has_figure("up.p50")
     }
 
+    /// Returns whether the flow loads pages, by its type: they have completion times, and none of
+    /// them is the time of the flow.
+    pub fn is_pages(&self) -> bool {
+        self.has_figure("fct.p50") && !self.has_figure("fct")
+    }
+
+    /// Returns whether the flow has transfers or pages, of which some may be open.
+    pub fn has_transfers(&self) -> bool {
+        self.fct.is_some() || self.open.is_some()
+    }
+
     fn has_figure(&self, name: &str) -> bool {
         crate::flow_types_with(name).contains(&self.type_name.as_str())
     }
@@ -245,5 +288,53 @@ mod tests {
         // Other UDP packets have a score, too, and exchanges (`rr`) have round trips.
         assert_eq!(types(FlowSummary::is_call), ["voip"]);
         assert_eq!(types(FlowSummary::is_ping), ["ping"]);
+        // Transfers of TCP have completion times, too.
+        assert_eq!(types(FlowSummary::is_pages), ["web"]);
+    }
+
+    #[test]
+    fn the_flows_of_a_count_are_declared_together() {
+        let flow = |name: &str| FlowSummary {
+            name: name.to_owned(),
+            ..FlowSummary::default()
+        };
+        let summary = Summary {
+            variant: String::new(),
+            window: Window {
+                warmup_ns: 0,
+                end_ns: 0,
+            },
+            // `web-9` is no flow of `web`, which has two, and `bulk-1` is no flow of a `count`.
+            flows: ["bulk-1", "web-1", "web-2", "web-9", "ping", "a-1", "a-2"]
+                .map(flow)
+                .into(),
+            groups: ["web", "a"].map(flow).into(),
+            pipes: Vec::new(),
+            total_goodput_bps: None,
+            directions: Vec::new(),
+            jain: None,
+            jain_min: None,
+            jain_mean: None,
+            accuracy: None,
+        };
+        let declared = summary.declared();
+        let names: Vec<&str> = declared.iter().map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["bulk-1", "web", "web-9", "ping", "a"]);
+    }
+
+    #[test]
+    fn a_summary_of_an_older_program_does_not_know_what_was_open() {
+        let flow = FlowSummary::default();
+        let json = serde_json::to_string(&flow).unwrap();
+        assert!(!json.contains("open"), "{json}");
+        let read: FlowSummary = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.open, None);
+        let open = FlowSummary {
+            open: Some(2),
+            ..flow
+        };
+        let json = serde_json::to_string(&open).unwrap();
+        assert!(json.contains("\"open\":2"), "{json}");
+        assert_eq!(serde_json::from_str::<FlowSummary>(&json).unwrap(), open);
     }
 }
