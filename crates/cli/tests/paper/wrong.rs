@@ -101,3 +101,40 @@ fn a_picture_that_cannot_be_drawn_is_named_before_the_first_run() {
         assert!(!place.path("out").exists(), "nothing was run");
     }
 }
+
+#[test]
+fn a_figure_of_what_was_not_recorded_names_the_level_that_has_it() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    for level in ["figures", "flows"] {
+        let run = ["run", "s.toml", "-q", "-o", level, "--record", level];
+        let one = ["--set", "link.rtt=20ms", "--set", "link.queue=fifo"];
+        place.ok(&[&run[..], &one].concat());
+    }
+    let draw = |level, figure| ["report", level, "-q", "--figure", figure, "--svg", "a.svg"];
+    for (level, figure, needs) in [
+        ("figures", "time", "flows"),
+        ("figures", "flows", "flows"),
+        ("figures", "tail", "flows"),
+        ("figures", "box", "flows"),
+        ("figures", "state", "packets"),
+        ("figures", "tradeoff", "packets"),
+        ("flows", "tradeoff", "packets"),
+    ] {
+        let said = place.fails(&draw(level, figure));
+        let expected = format!(
+            "sluice: a {figure} figure cannot be drawn of runs of which only the {level} are recorded: \
+             run the scenario with `--record {needs}`\n"
+        );
+        assert_eq!(said, expected);
+        assert!(!place.path("a.svg").exists(), "{figure}");
+    }
+    // No level has what is not there.
+    let said = place.fails(&draw("figures", "fairness"));
+    assert!(
+        said.contains("a fairness figure needs two bulk TCP flows"),
+        "{said}"
+    );
+    place.ok(&draw("figures", "totals"));
+    place.ok(&draw("flows", "time"));
+}
