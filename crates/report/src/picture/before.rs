@@ -13,16 +13,17 @@ use sluice_scenario::Scenario;
 use sluice_scenario::metric::Metric;
 
 impl Picture {
-    /// Checks before the first run whether the picture can be drawn from `runs`. Without a number of
-    /// repetitions, these are not checked.
+    /// Checks before the first run whether the picture can be drawn from `runs`, which are recorded at
+    /// the level `keep`. Without a number of repetitions, these are not checked.
     ///
     /// # Errors
-    /// An axis, a figure, a value, a seed or a time does not exist, another axis varies, or there are
-    /// too few repetitions.
+    /// An axis, a figure, a value, a seed or a time does not exist, another axis varies, there are too
+    /// few repetitions, or the level of recording or the traffic is not enough for the charts.
     pub fn check_before(
         &self,
         runs: &[PlannedRun<'_>],
         repeat: Option<u32>,
+        keep: Keep,
     ) -> Result<(), PictureError> {
         let shown = only::planned(runs, &self.only)?;
         let Some((first, _)) = shown.first() else {
@@ -41,6 +42,18 @@ impl Picture {
         }
         if self.subject == Subject::Charts(FigureKind::Repetitions) && is_single {
             return Err(PictureError::Repetitions);
+        }
+        if let Subject::Charts(kind) = self.subject {
+            let scenarios = || shown.iter().map(|(variant, _)| &variant.scenario);
+            let has_values = |scenario| {
+                let mut levels = kind.levels(scenario, self.direction);
+                levels.any(|level| level <= keep)
+            };
+            if !scenarios().any(has_values)
+                && let Some(error) = self.lack(kind, scenarios(), keep)
+            {
+                return Err(error);
+            }
         }
         for name in names(&self.axes.y) {
             let Err(error) = Metric::parse(name, &first.scenario.flows) else {
