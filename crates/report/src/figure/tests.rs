@@ -369,6 +369,37 @@ fn columns_have_their_names_below_them_and_need_no_legend() {
 }
 
 #[test]
+fn columns_of_a_matrix_of_three_axes_have_different_names() {
+    let mut report = wordy();
+    let run = report.runs[0].clone();
+    let axes = [
+        ["rtt=10ms", "rtt=50ms"],
+        ["cubic", "reno"],
+        ["fifo", "codel"],
+    ];
+    let name = |at: usize| {
+        let [rtt, cc, queue] = [at / 4, at / 2 % 2, at % 2];
+        [axes[0][rtt], axes[1][cc], axes[2][queue]].join(" ")
+    };
+    let names: Vec<String> = (0..8).map(name).collect();
+    let of_name = |(look, name): (u32, &String)| crate::model::Run {
+        name: name.clone(),
+        look,
+        ..run.clone()
+    };
+    report.runs = (0..).zip(&names).map(of_name).collect();
+    for kind in [FigureKind::Box, FigureKind::Repetitions, FigureKind::Totals] {
+        let figure = Figure::of(kind).on_paper(85.0, 9.0);
+        let drawn = svg(&report, &figure).expect("there is something to draw");
+        let (texts, _) = texts(&drawn);
+        for name in &names {
+            let is_there = texts.iter().any(|(text, _)| text.trim() == name);
+            assert!(is_there, "no `{name}` in the {kind:?} figure: {texts:?}");
+        }
+    }
+}
+
+#[test]
 fn a_height_on_paper_is_that_of_the_picture_or_is_refused() {
     let of = |height_mm| Figure {
         height_mm: Some(height_mm),
