@@ -279,7 +279,7 @@ export type Tradeoff = {
   queue: string;
   /** Mean sojourn time of the packets that left in each window. */
   delay_ms: Array<number>;
-  /** Goodput of all flows in the same window. */
+  /** Goodput of all flows, without calls and probes, in the same window. */
   goodput_mbps: Array<number>;
   /** Mean of the delays. */
   mean_delay_ms: number;

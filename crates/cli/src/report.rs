@@ -23,6 +23,7 @@ use sluice_report::{self as report, Axes, FigureKind, Marks, YAxis};
 use sluice_scenario::Direction;
 
 use crate::pictures::{Pictures, PicturesError};
+use crate::run::say_failures;
 
 /// What to draw.
 #[derive(Debug, clap::Args)]
@@ -235,7 +236,8 @@ pub enum ReportError {
     Page(#[from] PageError),
 }
 
-/// Draws the page or the figures.
+/// Draws the page or the figures. A picture of a scenario that cannot be drawn costs no other: it is
+/// named at the end, and the status is a failure.
 ///
 /// # Errors
 /// [`ReportError`]; no incomplete file is left behind.
@@ -253,6 +255,7 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     // Everything is read and drawn before anything is written; recordings are not touched.
     let results = results(&all)?;
     let mut drawn: Vec<Drawn> = Vec::new();
+    let mut failures = Vec::new();
     let files = [&args.svg, &args.png, &args.pdf];
     if files.iter().any(|file| file.is_some()) {
         let picture = picture(args)?;
@@ -263,8 +266,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
     }
     if let Some(scenario) = &args.pictures {
         let rows = Pictures::load(scenario)?;
-        let pictures = rows.draw(&all, &args.folders[0])?.into_iter();
+        let (pictures, failed) = rows.draw(&all, &args.folders[0]);
+        let pictures = pictures.into_iter();
         drawn.extend(pictures.map(|(path, content)| (path, content, write_own as Write)));
+        failures = failed;
     }
     // A picture without a caption cannot say it.
     let note = match (args.figure, args.bare) {
@@ -301,7 +306,10 @@ pub fn run(args: &Args) -> Result<ExitCode, ReportError> {
         text.push_str(&format!("{note}\n"));
     }
     crate::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(match say_failures(&failures) {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    })
 }
 
 /// A file, its content, and what writes it: symbolic links are followed only if the user named it.

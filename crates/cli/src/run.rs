@@ -19,11 +19,11 @@ use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{
-    FolderLock, Keep, PAGE, ReadError, RecordError, Recording, outdated_runs, settle_abandoned,
+    FolderLock, Keep, PAGE, RecordError, Recording, outdated_runs, settle_abandoned,
 };
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
-use sluice_report::pages::{HtmlPages, PageError, write_own};
+use sluice_report::pages::{HtmlPages, write_own};
 use sluice_report::picture::PlannedRun;
 use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
@@ -128,15 +128,9 @@ pub enum Error {
     /// The folder of an older run.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A recording cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// A picture of the scenario cannot be drawn.
+    /// A picture of the scenario cannot be drawn from its runs.
     #[error(transparent)]
     Pictures(#[from] PicturesError),
-    /// A file cannot be written.
-    #[error(transparent)]
-    Page(#[from] PageError),
     /// The page with the progress cannot be served.
     #[error(transparent)]
     Http(#[from] page::Error),
@@ -178,9 +172,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     say_warnings(&suite.warnings(), args.check);
     say_time(&suite, args.jobs);
+    if args.record.is_none() {
+        say_figures_only(&suite);
+    }
     // A check says nothing about the number of repetitions.
     let repeat = (!args.check).then(|| args.repeat.get());
-    let pictures = load_pictures(&suite, repeat)?;
+    let pictures = load_pictures(&suite, repeat, args.record)?;
     if args.check {
         return say_checked(&suite);
     }
@@ -227,18 +224,6 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             bars.tell(&progress);
         },
     };
-    if args.record.is_none() {
-        for experiment in &suite.experiments {
-            if options.keep_of(experiment) == Keep::Figures {
-                let runs = count(experiment.runs.len(), "run");
-                eprintln!(
-                    "sluice: {}: of its {runs}, only the figures are recorded (--record packets \
-                     records everything)",
-                    experiment.name
-                );
-            }
-        }
-    }
     let executed = execute(&suite, &options);
     drop(limit);
     drop(bars);
@@ -308,6 +293,20 @@ fn in_words(time: Span) -> String {
     }
 }
 
+/// Names the scenarios that have too many runs to record more than their figures by default.
+fn say_figures_only(suite: &Suite) {
+    for experiment in &suite.experiments {
+        if experiment.keep(None) == Keep::Figures {
+            let runs = count(experiment.runs.len(), "run");
+            eprintln!(
+                "sluice: {}: of its {runs}, only the figures are recorded (--record packets records \
+                 everything)",
+                experiment.name
+            );
+        }
+    }
+}
+
 fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
     let scenarios = suite.experiments.len();
     crate::print(&format!(
@@ -321,8 +320,8 @@ fn say_checked(suite: &Suite) -> Result<ExitCode, Error> {
     })
 }
 
-/// Prints the figures and returns the exit status, which is a failure if an expectation was not
-/// met.
+/// Prints the figures and returns the exit status, which is a failure if an expectation was not met, or
+/// something could not be run, drawn or written.
 fn conclude(
     args: &Args,
     suite: Suite,
@@ -353,12 +352,14 @@ fn conclude(
                 false => format!("`sluice report {}` draws it", experiment.output.display()),
             };
             let _ = writeln!(text, "\n{}report: {page}", reused(&executed));
-            write_figures(&experiment.output, &executed.results)?;
+            failures.extend(write_figures(experiment, &executed.results));
             // Pictures of a sweep would mislead without some of its runs.
             if executed.missing == 0 && executed.failures.is_empty() {
-                for path in draw_pictures(&experiment.output, &executed.results, pictures)? {
+                let (files, failed) = draw_pictures(experiment, &executed.results, pictures);
+                for path in files {
                     let _ = writeln!(text, "picture: {}", path.display());
                 }
+                failures.extend(failed);
             }
             if suite.is_many {
                 text.push('\n');
@@ -435,45 +436,69 @@ fn conclude(
     })
 }
 
-/// Reads the pictures of all scenarios, and checks that they can be drawn.
-fn load_pictures(suite: &Suite, repeat: Option<u32>) -> Result<Vec<Pictures>, Error> {
+/// Reads the pictures of all scenarios, and checks that they can be drawn of runs that are recorded at
+/// the level `record`, or at the scenario's default.
+fn load_pictures(
+    suite: &Suite,
+    repeat: Option<u32>,
+    record: Option<Keep>,
+) -> Result<Vec<Pictures>, Error> {
     let load = |experiment: &Experiment| {
         let pictures = Pictures::load(&experiment.file)?;
         let runs = experiment.runs.iter();
         let runs: Vec<PlannedRun<'_>> = runs.map(|run| (&run.variant, run.backend)).collect();
-        pictures.check(&runs, repeat)?;
+        pictures.check(&runs, repeat, experiment.keep(record))?;
         Ok(pictures)
     };
     suite.experiments.iter().map(load).collect()
 }
 
 /// Writes the table of all figures of all runs.
-fn write_figures(folder: &Path, results: &[VariantResult]) -> Result<(), Error> {
-    let text = tidy(results);
-    Ok(write_own(&folder.join(FIGURES), text.as_bytes())?)
+fn write_figures(experiment: &Experiment, results: &[VariantResult]) -> Option<Failure> {
+    let path = experiment.output.join(FIGURES);
+    let written = write_own(&path, tidy(results).as_bytes());
+    written.err().map(|error| failure(experiment, error))
 }
 
 /// The name of the table in the folder of a scenario's runs.
 const FIGURES: &str = "figures.csv";
 
-/// Draws the pictures of a scenario, and returns their files.
+/// Draws the pictures of a scenario. Returns their files, and the failures: a picture that cannot be
+/// drawn or written costs no other.
 fn draw_pictures(
-    folder: &Path,
+    experiment: &Experiment,
     results: &[VariantResult],
     pictures: &Pictures,
-) -> Result<Vec<PathBuf>, Error> {
+) -> (Vec<PathBuf>, Vec<Failure>) {
     if pictures.is_empty() {
-        return Ok(Vec::new());
+        return (Vec::new(), Vec::new());
     }
     let runs = results.iter().flat_map(|result| &result.runs);
-    let recordings: Vec<Recording> = runs
-        .map(|run| Recording::open(&run.folder))
-        .collect::<Result<_, _>>()?;
-    let drawn = pictures.draw(&recordings.iter().collect::<Vec<_>>(), folder)?;
-    for (path, content) in &drawn {
-        write_own(path, content)?;
+    let opened = runs.map(|run| Recording::open(&run.folder));
+    let recordings = match opened.collect::<Result<Vec<Recording>, _>>() {
+        Ok(recordings) => recordings,
+        Err(error) => return (Vec::new(), vec![failure(experiment, error)]),
+    };
+    let all: Vec<&Recording> = recordings.iter().collect();
+    let (drawn, mut failures) = pictures.draw(&all, &experiment.output);
+    let mut files = Vec::new();
+    for (path, content) in drawn {
+        match write_own(&path, &content) {
+            Ok(()) => files.push(path),
+            Err(error) => failures.push(failure(experiment, error)),
+        }
     }
-    Ok(drawn.into_iter().map(|(path, _)| path).collect())
+    (files, failures)
+}
+
+fn failure(
+    experiment: &Experiment,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> Failure {
+    Failure {
+        what: experiment.file.display().to_string(),
+        error: error.into(),
+    }
 }
 
 /// Writes the page over all runs of a suite and the page over everything in `runs`, and prints
@@ -499,7 +524,7 @@ fn write_indexes(args: &Args, root: &Path, is_many: bool) -> String {
 }
 
 /// Prints each failure in full, then all of them as a list. Returns their number.
-fn say_failures(failures: &[Failure]) -> usize {
+pub(crate) fn say_failures(failures: &[Failure]) -> usize {
     for Failure { what, error } in failures {
         eprintln!("sluice: {what}: {error}");
     }

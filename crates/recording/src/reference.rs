@@ -95,8 +95,9 @@ reads its folder writes this into `run.json`.
 | `packets` | everything; default for all other scenarios |
 
 The figures are the same at every level, because they are computed during the run. A command that
-needs a table that was not recorded names the table and the level that has it. `run.json` has the
-level as `recorded`, unless it is `packets`.
+needs a table that was not recorded names the table and the level that has it; a picture that has no
+values for this reason names the level. `run.json` has the level as `recorded`, unless it is
+`packets`.
 
 All times are in nanoseconds from the start of the run. `flow` is the number of the flow in
 `run.json`; packets of no flow have 4294967295. The tables are Parquet (Snappy), which every reader

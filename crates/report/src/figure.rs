@@ -8,6 +8,7 @@ mod compare;
 pub mod curve;
 mod dots;
 mod heat;
+mod needs;
 mod panel;
 pub mod repeats;
 mod scale;
@@ -62,7 +63,7 @@ pub struct Figure {
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])+ $kind:ident, $word:literal, $about:literal, $is_over_time:literal, $panels:expr;)+) => {
+    ($($(#[$doc:meta])+ $kind:ident, $word:literal, $about:literal, $is_over_time:literal, $data:expr, $panels:expr;)+) => {
         /// The charts that a figure shows.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
         #[serde(try_from = "String")]
@@ -95,6 +96,11 @@ macro_rules! kinds {
                 match self { $(FigureKind::$kind => $is_over_time,)+ }
             }
 
+            /// The data of its charts.
+            const fn data(self) -> &'static [needs::Data] {
+                match self { $(FigureKind::$kind => $data,)+ }
+            }
+
             fn panels(self, report: &Report, figure: &Figure) -> Vec<Panel> {
                 let panels: fn(&Report, &Figure) -> Vec<Panel> = match self {
                     $(FigureKind::$kind => $panels,)+
@@ -105,30 +111,30 @@ macro_rules! kinds {
     };
 }
 
-// A row is: kind, its word, what it shows, whether its charts are stacked on one time axis, and its
-// charts.
+// A row is: kind, its word, what it shows, whether its charts are stacked on one time axis, what they
+// are drawn from, and its charts.
 kinds! {
     /// Goodput, ping, sojourn time of every packet with drops and marks, and backlog, stacked on one
     /// time axis.
-    Time, "time", "Goodput, delays with drops and marks, and backlog over time", true, |report, figure| select::time_panels(report, figure.flows);
+    Time, "time", "Goodput, delays with drops and marks, and backlog over time", true, needs::TIME, |report, figure| select::time_panels(report, figure.flows);
     /// Distributions of ping and sojourn time, side by side.
-    Distribution, "distribution", "Distributions of the delays and of flow completion times", false, |report, _| select::distribution_panels(report, false);
+    Distribution, "distribution", "Distributions of the delays and of flow completion times", false, needs::DISTRIBUTION, |report, _| select::distribution_panels(report, false);
     /// The same distributions seen from the tail: the share of samples above, on logarithmic axes.
-    Tail, "tail", "The tails of these distributions, on logarithmic axes", false, |report, _| select::distribution_panels(report, true);
+    Tail, "tail", "The tails of these distributions, on logarithmic axes", false, needs::DISTRIBUTION, |report, _| select::distribution_panels(report, true);
     /// Goodput, congestion window and smoothed RTT of every flow, stacked.
-    Flows, "flows", "Goodput, congestion window and smoothed RTT of every flow", true, |report, _| compare::flow_panels(report);
+    Flows, "flows", "Goodput, congestion window and smoothed RTT of every flow", true, needs::FLOWS, |report, _| compare::flow_panels(report);
     /// Sojourn time of every packet with drops and marks, and below it the variables of the AQM.
-    State, "state", "The delay of every packet, and the variables of the AQM", true, |report, _| compare::state_panels(report);
+    State, "state", "The delay of every packet, and the variables of the AQM", true, needs::STATE, |report, _| compare::state_panels(report);
     /// Fairness over time.
-    Fairness, "fairness", "Jain's index over time", true, |report, _| compare::fairness_panels(report);
+    Fairness, "fairness", "Jain's index over time", true, needs::FAIRNESS, |report, _| compare::fairness_panels(report);
     /// Goodput against delay, with the ellipse of one standard deviation.
-    Tradeoff, "tradeoff", "Goodput against delay, with the ellipse of one standard deviation", false, |report, _| compare::tradeoff_panels(report);
+    Tradeoff, "tradeoff", "Goodput against delay, with the ellipse of one standard deviation", false, needs::TRADEOFF, |report, _| compare::tradeoff_panels(report);
     /// Delays as boxes: the middle half, median, and 5 % to 95 %.
-    Box, "box", "Delays as boxes", false, |report, figure| compare::box_panels(report, figure.words());
+    Box, "box", "Delays as boxes", false, needs::BOX, |report, figure| compare::box_panels(report, figure.words());
     /// Key figures over repetitions: each as a dot, with the median and its confidence.
-    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, |report, figure| repeats::panels(report, figure);
+    Repetitions, "repetitions", "Key figures over repetitions, with median and confidence", false, needs::FIGURES, |report, figure| repeats::panels(report, figure);
     /// Totals as bars: goodput, ping, drops and marks.
-    Totals, "totals", "Goodput, ping, drops and marks as bars", false, |report, figure| compare::total_panels(report, figure.words());
+    Totals, "totals", "Goodput, ping, drops and marks as bars", false, needs::FIGURES, |report, figure| compare::total_panels(report, figure.words());
 }
 
 impl std::str::FromStr for FigureKind {

@@ -349,7 +349,7 @@ pub struct Tradeoff {
     pub at_s: Vec<f64>,
     /// Mean sojourn time of the packets that left in each window.
     pub delay_ms: Vec<f64>,
-    /// Goodput of all flows in the same window.
+    /// Goodput of all flows, without calls and probes, in the same window.
     pub goodput_mbps: Vec<f64>,
     /// Mean of the delays.
     pub mean_delay_ms: f64,

@@ -14,7 +14,7 @@ use crate::raster::{self, FontError};
 use crate::report_of::{Choice, repetitions, report_with};
 use sluice_recording::metrics::measure;
 use sluice_recording::results::VariantResult;
-use sluice_recording::{ReadError, Recording};
+use sluice_recording::{Keep, ReadError, Recording};
 use sluice_scenario::{self as scenario, Direction};
 
 pub use crate::only::PlannedRun;
@@ -144,6 +144,30 @@ pub enum PictureError {
         "`repetitions` needs a variant with several runs, which differ in their seed: run it with --repeat 5"
     )]
     Repetitions,
+    /// Too little of the runs is recorded for these charts.
+    #[error(
+        "a {} figure cannot be drawn of runs of which only the {} are recorded: run the scenario with \
+         `--record {}`",
+        kind.word(),
+        kept.word(),
+        needs.word()
+    )]
+    NotRecorded {
+        /// The charts.
+        kind: FigureKind,
+        /// What is recorded.
+        kept: Keep,
+        /// The level that has their values.
+        needs: Keep,
+    },
+    /// No run has the traffic for these charts.
+    #[error("a {} figure needs {}; no run has that{}", kind.word(), kind.traffic(), in_way(*way))]
+    Traffic {
+        /// The charts.
+        kind: FigureKind,
+        /// The only direction that they show.
+        way: Option<Direction>,
+    },
     /// No run has the requested seed.
     #[error("no run has the seed {seed}; there are {}", list(known))]
     Seed {
@@ -498,7 +522,7 @@ impl Picture {
                     narrow::show_figures(&mut report, &results, &self.axes.y)?;
                 }
                 self.narrow(&mut report)?;
-                Ok(svg(&report, &figure)?)
+                svg(&report, &figure).map_err(|error| self.explained(error, kind, &shown))
             }
             Subject::Sweep(form) => {
                 let title = shown.first().map_or("", |one| one.run().title.as_str());
@@ -551,6 +575,10 @@ pub fn check_seed(
         true => Ok(()),
         false => Err(PictureError::Seed { seed, known }),
     }
+}
+
+fn in_way(way: Option<Direction>) -> String {
+    way.map_or_else(String::new, |way| format!(" in the direction {way}"))
 }
 
 fn list(seeds: &[u64]) -> String {

@@ -305,7 +305,8 @@ rows. If two rows then describe the same run, `--set` is refused.";
 const PICTURE: &str = "\
 `sluice run` draws these pictures into the folder of the recordings when all runs are over, and
 `sluice report FOLDER --pictures FILE` draws them again. What they need is checked before the first
-run.";
+run, also by `--check`: axes, figures, traffic, and the level of recording (`--record`). A picture that
+cannot be drawn all the same is named at the end, with status 1; everything else is written.";
 
 const MATRIX: &str = r#"Each key of `[matrix]` is the path of another key (`link.queue`,
 `link.up.rate`, `flow.NAME.cc`, `duration`) and has a list of values for it. Several keys are

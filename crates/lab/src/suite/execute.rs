@@ -31,8 +31,7 @@ pub struct Options<'a> {
     pub core: Option<usize>,
     /// Whether live runs can be watched: each reports [`Progress::Watched`].
     pub is_watched: bool,
-    /// How much is recorded; `None` for every packet, or for the figures of a scenario with more
-    /// than [`MOST_WITH_PACKETS`] runs.
+    /// How much is recorded; `None` for the default of the scenario ([`Experiment::keep`]).
     pub keep: Option<Keep>,
     /// Draws pages, which takes about as long as a simulation; `None` draws no pages.
     pub pages: Option<&'a (dyn Pages + Sync)>,
@@ -84,14 +83,6 @@ impl<'a> Options<'a> {
     pub fn pages_of(&self, experiment: &Experiment) -> Option<&'a (dyn Pages + Sync)> {
         let gets_pages = self.has_all_pages || experiment.runs.len() <= MOST_WITH_PAGES;
         self.pages.filter(|_| gets_pages)
-    }
-
-    /// Returns how much of the runs of `experiment` is recorded.
-    pub fn keep_of(&self, experiment: &Experiment) -> Keep {
-        self.keep.unwrap_or(match experiment.runs.len() {
-            0..=MOST_WITH_PACKETS => Keep::Packets,
-            _ => Keep::Figures,
-        })
     }
 }
 
@@ -162,7 +153,7 @@ impl<'a> Part<'a> {
         Part {
             root,
             experiment,
-            keep: options.keep_of(experiment),
+            keep: experiment.keep(options.keep),
             pages: options.pages_of(experiment),
             outcomes: Mutex::new(outcomes),
             executed: Mutex::new(None),

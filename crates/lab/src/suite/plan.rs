@@ -5,12 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::execute::MOST_WITH_PACKETS;
 use crate::live::LiveError;
 use crate::run::{self, RunError};
 use crate::simulated;
 use sluice_core::Span;
 use sluice_net::cores::{IdleLimit, IdleLimitError};
 use sluice_net::namespace::{PrivilegeError, acquire_privilege};
+use sluice_recording::Keep;
 use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant};
 
 /// The user's request.
@@ -267,6 +269,17 @@ impl Request {
             }
         }
         runs
+    }
+}
+
+impl Experiment {
+    /// Returns how much of the runs is recorded if the user asks for `wanted`; by default every packet,
+    /// or the figures of more than [`MOST_WITH_PACKETS`] runs.
+    pub fn keep(&self, wanted: Option<Keep>) -> Keep {
+        wanted.unwrap_or(match self.runs.len() {
+            0..=MOST_WITH_PACKETS => Keep::Packets,
+            _ => Keep::Figures,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::dots::{apart, columns_of_dots};
 use super::scale::Scale;
-use super::text::{Measure, break_lines, breaks_well, shortened};
+use super::text::{Measure, break_lines, breaks_well, shortened, shortened_apart};
 use super::{AXIS_SIZE, Area, Drawn, FINE, GRID, INK, MUTED, bold, color, dash, fine, plain};
 
 /// One chart with lines, points, or both on common axes.
@@ -333,7 +333,8 @@ enum Names {
 }
 
 impl Names {
-    fn of(x: &Scale, plot_width: u32, measure: Measure) -> Names {
+    /// The names below columns. If a legend has them, too, none are better than some that look alike.
+    fn of(x: &Scale, plot_width: u32, is_in_legend: bool, measure: Measure) -> Names {
         let names = x.labels();
         let wide = |text: &str| measure.plain(text, AXIS_SIZE);
         let column = plot_width / (names.len() as u32).max(1);
@@ -348,8 +349,11 @@ impl Names {
         if column < UPRIGHT_WIDTH {
             return Names::None;
         }
-        let short = |name: &String| shortened(name, LONGEST_UPRIGHT, &wide);
-        let names: Vec<String> = names.iter().map(short).collect();
+        let names = match shortened_apart(&names, LONGEST_UPRIGHT, &wide) {
+            Some(short) => short,
+            None if is_in_legend => return Names::None,
+            None => names,
+        };
         let room = names.iter().map(|name| wide(name)).max().unwrap_or(0);
         Names::Upright(names, room)
     }
@@ -357,11 +361,11 @@ impl Names {
 
 impl Frame {
     /// The frame of a panel in a place of a width, with the plot's left edge at `left`. Only the last
-    /// panel of a stack has an x axis.
+    /// panel of a stack has an x axis. The names of columns may also be in the legend.
     pub fn new(
         panel: &Panel,
         (width, left): (u32, u32),
-        has_x_axis: bool,
+        (has_x_axis, is_in_legend): (bool, bool),
         measure: Measure,
     ) -> Frame {
         let plot_width = width.saturating_sub(left + RIGHT);
@@ -373,7 +377,7 @@ impl Frame {
             }
         };
         let names = match has_x_axis && panel.x.is_words() {
-            true => Names::of(&panel.x, plot_width, measure),
+            true => Names::of(&panel.x, plot_width, is_in_legend, measure),
             false => Names::None,
         };
         let x_label = match has_x_axis && !panel.x_label.is_empty() {
@@ -576,15 +580,41 @@ const WIDEST_NAMES: u32 = 240;
 const PANEL_TITLE_LINE: u32 = 16;
 const NAME_LINE: u32 = 14;
 const X_LABEL_LINE: u32 = 16;
-/// Most lines of a name below its column, the width of an upright name, and the greatest length of one.
+/// Most lines of a name below its column, the width of an upright name, and the greatest length of one:
+/// usually, and if names would look alike.
 const MOST_NAME_LINES: usize = 3;
 const UPRIGHT_WIDTH: u32 = 14;
-const LONGEST_UPRIGHT: u32 = 90;
+const LONGEST_UPRIGHT: [u32; 2] = [90, 200];
 const SIGNAL_GRID: i32 = 3 * FINE as i32;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_would_look_alike_are_left_to_the_legend() {
+        super::super::register_fonts();
+        let names = |x: &Scale, is_in_legend| {
+            let measure = Measure { stretch: 1.0 };
+            Names::of(x, 80, is_in_legend, measure)
+        };
+        // An `n` takes 7 pixels, so that both are far longer than an upright name may be.
+        let long = "n".repeat(100);
+        let both = [format!("{long} fifo"), format!("{long} codel")];
+        // The word that both have is left out.
+        let Names::Upright(short, _) = names(&Scale::words(both.to_vec()), true) else {
+            panic!("there is room for upright names");
+        };
+        assert_eq!(short, ["fifo", "codel"]);
+        let both = [format!("{long}1"), format!("{long}2")];
+        let columns = Scale::words(both.to_vec());
+        assert!(matches!(names(&columns, true), Names::None));
+        // Without a legend, they are whole.
+        let Names::Upright(whole, _) = names(&columns, false) else {
+            panic!("there is room for upright names");
+        };
+        assert_eq!(whole, both);
+    }
 
     #[test]
     fn texts_beside_crowded_dots_cover_neither_dots_nor_one_another() {

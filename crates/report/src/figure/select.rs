@@ -629,8 +629,10 @@ fn distinct(texts: impl Iterator<Item = String>) -> String {
     seen.join("; ")
 }
 
+/// Whether a panel has values. The rate of the link is none.
 pub(super) fn has_values(panel: &Panel) -> bool {
-    let has_line = panel.lines.iter().any(|line| !line.pieces.is_empty());
+    let is_measured = |line: &Line| line.look != Look::Reference && !line.pieces.is_empty();
+    let has_line = panel.lines.iter().any(is_measured);
     let has_packets = |cloud: &Cloud| {
         [&cloud.sent, &cloud.marked, &cloud.dropped]
             .iter()

@@ -268,7 +268,8 @@ fn rows(
     let last = sheet.panels.len() - 1;
     let frame = |(at, panel): (usize, &Panel)| {
         let has_x_axis = !sheet.is_over_time || at == last;
-        Frame::new(panel, (width, left), has_x_axis, measure)
+        let is_in_legend = sheet.legend.is_of_columns;
+        Frame::new(panel, (width, left), (has_x_axis, is_in_legend), measure)
     };
     let frames: Vec<Frame> = sheet.panels.iter().enumerate().map(frame).collect();
     let rows = frames.chunks(columns);

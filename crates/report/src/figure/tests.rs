@@ -6,7 +6,7 @@ use resvg::usvg;
 use usvg::Rect;
 
 use super::*;
-use crate::model::{Repeat, Series, State, Verdict};
+use crate::model::{Packets, Repeat, Series, State, Verdict};
 use crate::tests::{comparable, drawable};
 
 #[test]
@@ -124,6 +124,33 @@ fn packets_are_drawn_also_if_all_of_them_were_marked_or_dropped() {
         );
         svg(&report, &Figure::of(FigureKind::State)).expect("the packets are drawn");
     }
+}
+
+#[test]
+fn the_rate_of_the_link_alone_is_no_figure() {
+    // Of a run of which only the figures are recorded.
+    let mut report = drawable();
+    for run in &mut report.runs {
+        run.flows[0].goodput_mbps = Series::default();
+        run.pings[0].two_way_ms = Series::default();
+        run.queues[0].backlog_packets = Series::default();
+        run.queues[0].packets = Packets::default();
+    }
+    for kind in [FigureKind::Time, FigureKind::Flows] {
+        let drawn = svg(&report, &Figure::of(kind));
+        assert!(
+            matches!(drawn, Err(FigureError::NoValues { .. })),
+            "{kind:?}: {drawn:?}"
+        );
+    }
+    // Beside values, it is drawn.
+    report.runs[0].flows[0].goodput_mbps = Series::new(vec![1.0, 2.0], vec![9.5, 9.5]);
+    let panels = select::time_panels(&report, FlowLines::Auto);
+    let [goodput] = panels.as_slice() else {
+        panic!("one panel has values, not {}", panels.len());
+    };
+    let is_reference = |line: &panel::Line| line.look == panel::Look::Reference;
+    assert!(goodput.lines.iter().any(is_reference));
 }
 
 const PACKETS: &str = "Sojourn time of every packet";
@@ -339,6 +366,37 @@ fn columns_have_their_names_below_them_and_need_no_legend() {
     assert_eq!(count(FigureKind::Box), 2);
     // Lines over time have a legend.
     assert_eq!(count(FigureKind::Time), 1);
+}
+
+#[test]
+fn columns_of_a_matrix_of_three_axes_have_different_names() {
+    let mut report = wordy();
+    let run = report.runs[0].clone();
+    let axes = [
+        ["rtt=10ms", "rtt=50ms"],
+        ["cubic", "reno"],
+        ["fifo", "codel"],
+    ];
+    let name = |at: usize| {
+        let [rtt, cc, queue] = [at / 4, at / 2 % 2, at % 2];
+        [axes[0][rtt], axes[1][cc], axes[2][queue]].join(" ")
+    };
+    let names: Vec<String> = (0..8).map(name).collect();
+    let of_name = |(look, name): (u32, &String)| crate::model::Run {
+        name: name.clone(),
+        look,
+        ..run.clone()
+    };
+    report.runs = (0..).zip(&names).map(of_name).collect();
+    for kind in [FigureKind::Box, FigureKind::Repetitions, FigureKind::Totals] {
+        let figure = Figure::of(kind).on_paper(85.0, 9.0);
+        let drawn = svg(&report, &figure).expect("there is something to draw");
+        let (texts, _) = texts(&drawn);
+        for name in &names {
+            let is_there = texts.iter().any(|(text, _)| text.trim() == name);
+            assert!(is_there, "no `{name}` in the {kind:?} figure: {texts:?}");
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Texts of a drawing: their widths, and where they are broken into lines.
 
+use std::collections::BTreeSet;
+
 use plotters::style::FontDesc;
 
 use super::{FINE, bold, plain};
@@ -94,6 +96,41 @@ pub fn shortened(text: &str, room: u32, wide: &dyn Fn(&str) -> u32) -> String {
     fitting.last().unwrap_or_else(|| "…".to_owned())
 }
 
+/// The names, shortened to the first of `rooms` in which those that differ still do: as they are, or
+/// without the words that all of them share. `None` if no room is enough.
+pub fn shortened_apart(
+    names: &[String],
+    rooms: [u32; 2],
+    wide: &dyn Fn(&str) -> u32,
+) -> Option<Vec<String>> {
+    let own = without_shared(names);
+    let count = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len();
+    let mut choices = rooms.into_iter().flat_map(|room| {
+        [names, own.as_slice()].map(|names| {
+            let short = names.iter().map(|name| shortened(name, room, wide));
+            short.collect::<Vec<String>>()
+        })
+    });
+    choices.find(|short| count(short) == count(names))
+}
+
+/// The names without the words that all of them have, unless nothing is left of one.
+fn without_shared(names: &[String]) -> Vec<String> {
+    let is_shared = |word: &&str| {
+        let has_it = |name: &String| name.split(' ').any(|other| other == *word);
+        names.iter().all(has_it)
+    };
+    let own = names.iter().map(|name| {
+        let words = name.split(' ').filter(|word| !is_shared(word));
+        words.collect::<Vec<&str>>().join(" ")
+    });
+    let own: Vec<String> = own.collect();
+    match own.iter().any(String::is_empty) {
+        true => names.to_vec(),
+        false => own,
+    }
+}
+
 /// Bold letters are this much wider than plotters measures.
 const BOLD: f64 = 1.08;
 
@@ -119,5 +156,39 @@ mod tests {
         assert_eq!(lines("abc", 0), ["a", "b", "c"]);
         assert!(breaks_well("target=5ms", 7, &wide) && !breaks_well("fq_codel", 7, &wide));
         assert_eq!(shortened("fq_codel", 4, &wide), "fq_…");
+    }
+
+    #[test]
+    fn names_that_differ_have_labels_that_differ() {
+        let wide = |text: &str| text.chars().count() as u32;
+        let labels = |names: &[&str], rooms| {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            shortened_apart(&names, rooms, &wide).map(|labels| labels.join("|"))
+        };
+        let is = |text: &str| Some(text.to_owned());
+        assert_eq!(labels(&["fq_codel", "fifo"], [4, 8]), is("fq_…|fifo"));
+        // Both begin with "rtt=1…".
+        let queues = ["rtt=10ms fifo", "rtt=10ms codel"];
+        assert_eq!(labels(&queues, [6, 20]), is("fifo|codel"));
+        let axes = [
+            "rtt=10ms cubic fifo",
+            "rtt=10ms cubic codel",
+            "rtt=50ms reno fifo",
+        ];
+        assert_eq!(
+            labels(&axes, [11, 20]),
+            is("rtt=10ms cubic fifo|rtt=10ms cubic codel|rtt=50ms reno fifo")
+        );
+        // Without their common word, nothing would be left of the first.
+        assert_eq!(
+            labels(&["fifo", "fifo of 10"], [3, 10]),
+            is("fifo|fifo of 10")
+        );
+        assert_eq!(labels(&["unbreakable-1", "unbreakable-2"], [5, 8]), None);
+        // What is the same has one label.
+        assert_eq!(
+            labels(&["unbreakable", "unbreakable"], [5, 8]),
+            is("unbr…|unbr…")
+        );
     }
 }

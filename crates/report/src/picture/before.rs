@@ -1,4 +1,5 @@
-//! Checks of the pictures of a scenario before its first run, so that none fails afterwards.
+//! Checks of the pictures of a scenario before its first run, so that none fails afterwards; and what
+//! recordings lack for one that has no values.
 
 use super::{Picture, PictureError, Subject, check_seed, names};
 use crate::figure::FigureError;
@@ -6,20 +7,23 @@ use crate::figure::FigureKind;
 use crate::figure::curve::{self, CurveError, coordinates_of};
 use crate::only::{self, OnlyError, PlannedRun};
 use sluice_core::spelling;
+use sluice_recording::{Keep, Recording};
 use sluice_scenario as scenario;
+use sluice_scenario::Scenario;
 use sluice_scenario::metric::Metric;
 
 impl Picture {
-    /// Checks before the first run whether the picture can be drawn from `runs`. Without a number of
-    /// repetitions, these are not checked.
+    /// Checks before the first run whether the picture can be drawn from `runs`, which are recorded at
+    /// the level `keep`. Without a number of repetitions, these are not checked.
     ///
     /// # Errors
-    /// An axis, a figure, a value, a seed or a time does not exist, another axis varies, or there are
-    /// too few repetitions.
+    /// An axis, a figure, a value, a seed or a time does not exist, another axis varies, there are too
+    /// few repetitions, or the level of recording or the traffic is not enough for the charts.
     pub fn check_before(
         &self,
         runs: &[PlannedRun<'_>],
         repeat: Option<u32>,
+        keep: Keep,
     ) -> Result<(), PictureError> {
         let shown = only::planned(runs, &self.only)?;
         let Some((first, _)) = shown.first() else {
@@ -38,6 +42,18 @@ impl Picture {
         }
         if self.subject == Subject::Charts(FigureKind::Repetitions) && is_single {
             return Err(PictureError::Repetitions);
+        }
+        if let Subject::Charts(kind) = self.subject {
+            let scenarios = || shown.iter().map(|(variant, _)| &variant.scenario);
+            let has_values = |scenario| {
+                let mut levels = kind.levels(scenario, self.direction);
+                levels.any(|level| level <= keep)
+            };
+            if !scenarios().any(has_values)
+                && let Some(error) = self.lack(kind, scenarios(), keep)
+            {
+                return Err(error);
+            }
         }
         for name in names(&self.axes.y) {
             let Err(error) = Metric::parse(name, &first.scenario.flows) else {
@@ -63,6 +79,42 @@ impl Picture {
             _ => Ok(()),
         }
     }
+
+    /// Returns why charts of a kind could not be drawn. If they have no values, that is what the runs
+    /// lack for them, as far as it is known.
+    pub(super) fn explained(
+        &self,
+        error: FigureError,
+        kind: FigureKind,
+        shown: &[&Recording],
+    ) -> PictureError {
+        let kept = shown.iter().map(|one| one.run().recorded).max();
+        let (FigureError::NoValues { .. }, Some(kept)) = (&error, kept) else {
+            return error.into();
+        };
+        let scenarios = shown.iter().map(|one| &one.run().scenario);
+        let lack = self.lack(kind, scenarios, kept);
+        lack.unwrap_or_else(|| error.into())
+    }
+
+    /// Returns what runs of `scenarios` that are recorded at the level `kept` lack for charts of a kind;
+    /// `None` if a higher level would add nothing.
+    fn lack<'a>(
+        &self,
+        kind: FigureKind,
+        scenarios: impl Iterator<Item = &'a Scenario>,
+        kept: Keep,
+    ) -> Option<PictureError> {
+        let way = self.direction;
+        let levels: Vec<Keep> = scenarios
+            .flat_map(|scenario| kind.levels(scenario, way))
+            .collect();
+        match levels.iter().find(|level| **level > kept) {
+            Some(&needs) => Some(PictureError::NotRecorded { kind, kept, needs }),
+            None if levels.is_empty() => Some(PictureError::Traffic { kind, way }),
+            None => None,
+        }
+    }
 }
 
 impl PictureError {
@@ -78,7 +130,9 @@ impl PictureError {
         let key = match self {
             PictureError::Subject { .. }
             | PictureError::Missing { .. }
-            | PictureError::Repetitions => "figure",
+            | PictureError::Repetitions
+            | PictureError::NotRecorded { .. }
+            | PictureError::Traffic { .. } => "figure",
             PictureError::Metric { .. }
             | PictureError::NoFigure { .. }
             | PictureError::OneFigure { .. } => "y",

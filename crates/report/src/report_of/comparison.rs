@@ -72,8 +72,8 @@ impl<'a> Comparison<'a> {
         is_any.then(|| Series::new(time_s, value))
     }
 
-    /// Returns the goodput of all flows of a direction against the sojourn time in its bottleneck, one of
-    /// the `busiest` queues, in consecutive windows, without the warm-up.
+    /// Returns the goodput of all flows of a direction, without calls and probes, against the sojourn
+    /// time in its bottleneck, one of the `busiest` queues, in consecutive windows, without the warm-up.
     pub fn tradeoff(
         &self,
         way: Direction,
@@ -83,8 +83,13 @@ impl<'a> Comparison<'a> {
         let is_its = |q: &&Queue| q.direction == way && busiest.contains(&q.name.as_str());
         let queue = queues.iter().find(is_its)?;
         let window = self.measure.window;
+        let has_goodput = |flow: &&Payload<'a>| {
+            let figures = flow.instance.flow.kind.metrics();
+            figures.contains(&"goodput")
+        };
         let all: Vec<Greedy<'_>> = self
             .of(way)
+            .filter(has_goodput)
             .map(|flow| Greedy {
                 samples: &flow.arrived,
                 start: Time::ZERO,
@@ -123,4 +128,53 @@ fn mean_sojourns(queue: &Queue, window: Span) -> Vec<Option<f64>> {
     }
     let mean = |(sum, count): (f64, u32)| (count > 0).then(|| sum / f64::from(count));
     sums.into_iter().map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{PacketRow, Packets};
+    use sluice_scenario::Scenario;
+
+    #[test]
+    fn goodput_against_delay_is_without_calls() {
+        let text = "duration = \"10s\"\n[link]\nrate = \"2Mbit/s\"\n[measure]\nwarmup = \"0s\"\n\
+                    window = \"1s\"\n[[flow]]\ntype = \"tcp\"\n[[flow]]\ntype = \"voip\"\n";
+        let variant = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
+        let instances: Vec<FlowInstance<'_>> = variant.scenario.instances().collect();
+        let second = |second| Time::ZERO + Span::from_secs(second);
+        let sample = |at, flow, bytes| FlowSample {
+            received_bytes: Some(bytes),
+            ..FlowSample::empty(second(at), flow)
+        };
+        // 100 kB/s of TCP, and a call of 8 kB/s, which is counted in its last sample only.
+        let tcp = (1..=10).map(|at| sample(at, 0, 100_000 * at)).collect();
+        let samples = [tcp, vec![sample(10, 1, 80_000)]];
+        let mut packets = Packets::default();
+        for window in 0..10 {
+            packets.push(PacketRow {
+                at_ns: window * 1_000_000_000 + 500_000_000,
+                sojourn_ns: 10_000_000,
+                size_bytes: 1500,
+                segments: 1,
+                flow: 0,
+                number: 0,
+                verdict: Verdict::Sent,
+                reason: 0,
+            });
+        }
+        let queue = Queue {
+            name: "up".to_owned(),
+            direction: Direction::Up,
+            packets,
+            ..Queue::default()
+        };
+        let measure = &variant.scenario.measure;
+        let comparison = Comparison::new(&instances, &samples, measure, second(10));
+        let tradeoff = comparison.tradeoff(Direction::Up, &[queue], ["up", "down"]);
+        // 100 000 B/s are 0.8 Mbit/s; with the call, there were 0.864.
+        let tradeoff = tradeoff.expect("ten windows");
+        assert_eq!(tradeoff.goodput_mbps, [0.8; 10]);
+        assert_eq!(tradeoff.delay_ms, [10.0; 10]);
+    }
 }
