@@ -231,6 +231,8 @@ def test_a_run_whose_aqm_is_stopped_goes_on_and_raises_with_its_recording(
     lines = capfd.readouterr().err
     assert lines.count("is stopped") == 2
     assert f"`{words}` is stopped at 1000" in lines, "in the time of the run"
+    for pipe in ("up", "down"):
+        assert lines.count(f" ns, queue 0 of `{pipe}`, and its queue passes every packet") == 1
     assert "KeyError" in lines
 
 

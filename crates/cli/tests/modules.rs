@@ -179,6 +179,45 @@ fn rules_of_a_scenario_find_their_module_beside_it() {
     );
 }
 
+/// A module that fails when the fifth packet leaves its queue.
+const FAILS: &str = r#"(module (@custom "sluice" "abi 1")
+    (global $calls (mut i32) (i32.const 0))
+    (func (export "create") (result i32) i32.const 0)
+    (func (export "on_dequeue") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)
+        (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+        (if (i32.eq (global.get $calls) (i32.const 5)) (then unreachable))
+        i32.const 0))"#;
+
+/// Returns what a simulation of a TCP flow over `path` with [`FAILS`] prints to standard error.
+fn stopped(folder: &Path, path: &str, out: &str) -> String {
+    let lab = folder.join("lab");
+    fs::write(lab.join("fails.wasm"), wat::parse_str(FAILS).unwrap()).unwrap();
+    let scenario = format!("duration = \"2s\"\n{path}[[flow]]\ntype = \"tcp\"\n");
+    fs::write(lab.join("s.toml"), scenario).unwrap();
+    let args = ["run", "lab/s.toml", "--backend", "sim", "-o", out];
+    let output = sluice(folder, &args);
+    assert!(!output.status.success(), "{output:?}");
+    text(&output.stderr)
+}
+
+#[test]
+fn the_error_of_a_module_names_its_pipe() {
+    let folder = folder();
+    let link = "[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"wasm:fails.wasm\"\n";
+    let rules = "rules = \"\"\"\npipe 7 config bw 10Mbit/s delay 10ms wasm:fails.wasm\n\
+                 add 100 pipe 7 ip from any to any out\nadd 200 allow ip from any to any\n\"\"\"\n";
+    for (path, out, pipes) in [
+        (link, "link", &["up", "down"][..]),
+        (rules, "rules", &["pipe 7"][..]),
+    ] {
+        let error = stopped(folder.path(), path, out);
+        for pipe in pipes {
+            let place = format!(" ns, queue 0 of `{pipe}`, and its queues pass every packet");
+            assert!(error.contains(&place), "{pipe}: {error}");
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_shown_at_its_place() {
     let folder = folder();

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use sluice_core::{Span, Time};
+use sluice_core::{Cx, Span, Time};
 
 use crate::loaders;
 
@@ -108,9 +108,43 @@ pub fn moment(now: Time) -> String {
     }
 }
 
+/// Returns the place of an error for a message: the instant, the queue, and the pipe if the host has a
+/// name for it.
+pub fn place(cx: &Cx<'_>) -> String {
+    let (now, queue) = (moment(cx.now), cx.queue);
+    match cx.pipe_name() {
+        Some(pipe) => format!("at {now}, queue {queue} of `{pipe}`"),
+        None => format!("at {now}, queue {queue}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_core::{DropReason, Packet, Rng, Sink};
+
+    /// A host with a pipe that may have a name.
+    struct Host(Option<&'static str>);
+
+    impl Sink for Host {
+        fn discard(&mut self, _now: Time, _packet: Packet, _reason: DropReason) {}
+
+        fn pipe_name(&self) -> Option<String> {
+            self.0.map(str::to_owned)
+        }
+    }
+
+    #[test]
+    fn a_place_has_the_name_of_the_pipe_if_there_is_one() {
+        let shown = |pipe| {
+            let (mut rng, mut host) = (Rng::from_seed(1), Host(pipe));
+            let mut cx = Cx::new(Time::from_ns(7), &mut rng, &mut host);
+            cx.queue = 3;
+            place(&cx)
+        };
+        assert_eq!(shown(None), "at 7 ns, queue 3");
+        assert_eq!(shown(Some("down")), "at 7 ns, queue 3 of `down`");
+    }
 
     #[test]
     fn an_instant_is_shown_in_the_time_of_the_run() {

@@ -408,6 +408,10 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
             )
     }
 
+    fn pipe_name(&self) -> Option<String> {
+        self.observer.link_name(self.link)
+    }
+
     fn is_listening(&self) -> bool {
         self.observer.hears_packets()
     }

@@ -431,6 +431,10 @@ impl Sink for Ear<'_> {
         self.sink.supersedes(newer, older)
     }
 
+    fn pipe_name(&self) -> Option<String> {
+        self.sink.pipe_name()
+    }
+
     fn is_listening(&self) -> bool {
         true
     }
