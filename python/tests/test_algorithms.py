@@ -105,7 +105,7 @@ APPEND, POP = "self.packets.append(packet)", "return self.packets.pop(0)"
 @pytest.mark.parametrize(
     ("enqueue", "dequeue", "message"),
     [
-        ("pass", POP, "lost packet 0 (flow 00000007, 100 bytes)"),
+        ("pass", POP, "lost packet 0 (100 bytes, arrived at 0 ns)"),
         (APPEND, "self.packets.pop(0); return self.packets.pop(0)", "lost packet 0"),
         (
             APPEND,

@@ -77,6 +77,8 @@ def test_an_error_stops_the_aqm_and_its_packets_pass(
     if "KeyError" in body:
         assert "a.py" in lines
         assert "KeyError" in lines
+    if body == "return 7":
+        assert "for packet 0 (100 bytes, arrived at 0 ns), it returned 7, which is none of" in lines
 
 
 def test_randomness_is_that_of_the_queues_seed(tmp_path: Path) -> None:

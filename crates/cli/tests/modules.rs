@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use sluice_recording::Recording;
+
 fn sluice(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
         .current_dir(folder)
@@ -200,14 +202,16 @@ fn stopped(folder: &Path, path: &str, out: &str) -> String {
     text(&output.stderr)
 }
 
+/// A link with [`FAILS`].
+const LINK: &str = "[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"wasm:fails.wasm\"\n";
+
 #[test]
 fn the_error_of_a_module_names_its_pipe() {
     let folder = folder();
-    let link = "[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"wasm:fails.wasm\"\n";
     let rules = "rules = \"\"\"\npipe 7 config bw 10Mbit/s delay 10ms wasm:fails.wasm\n\
                  add 100 pipe 7 ip from any to any out\nadd 200 allow ip from any to any\n\"\"\"\n";
     for (path, out, pipes) in [
-        (link, "link", &["up", "down"][..]),
+        (LINK, "link", &["up", "down"][..]),
         (rules, "rules", &["pipe 7"][..]),
     ] {
         let error = stopped(folder.path(), path, out);
@@ -216,6 +220,22 @@ fn the_error_of_a_module_names_its_pipe() {
             assert!(error.contains(&place), "{pipe}: {error}");
         }
     }
+}
+
+#[test]
+fn the_error_of_a_module_has_the_packet_as_it_is_in_the_table() {
+    let folder = folder();
+    let error = stopped(folder.path(), LINK, "out");
+    let recording = Recording::open(&folder.path().join("out/wasm-fails.wasm")).unwrap();
+    let rows = recording.packets().unwrap().map(Result::unwrap);
+    let up = rows.filter(|row| row.pipe.word() == "up");
+    // The rows are in the order of arrival, in which packets leave a queue with an AQM.
+    let fifth = up.map(|row| row.record).nth(4).expect("it leaves");
+    let number = fifth.packet.expect("a simulation numbers packets");
+    let (len, arrival, at) = (fifth.len, fifth.arrival.as_ns(), fifth.at.as_ns());
+    let packet = format!("packet {number} ({len} bytes, arrived at {arrival} ns)");
+    let expected = format!("`on_dequeue` of {packet} at {at} ns, queue 0 of `up`");
+    assert!(error.contains(&expected), "{expected}: {error}");
 }
 
 #[test]

@@ -200,6 +200,13 @@ pub trait Sink {
         None
     }
 
+    /// Returns the number of `packet` in the host's recording, for messages about the packet. Returns
+    /// `None` if the host gives its packets none.
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        let _ = packet;
+        None
+    }
+
     /// Returns whether [`Sink::on_event`] does anything. A discipline asks once per call.
     fn is_listening(&self) -> bool {
         false
@@ -274,6 +281,11 @@ impl<'a> Cx<'a> {
     /// Returns the name of the pipe whose queue is called; see [`Sink::pipe_name`].
     pub fn pipe_name(&self) -> Option<String> {
         self.sink.pipe_name()
+    }
+
+    /// Returns the number of `packet` in the host's recording; see [`Sink::packet_number`].
+    pub fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.sink.packet_number(packet)
     }
 
     /// Sets the packet's CE codepoint.

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use sluice_core::{Cx, Span, Time};
+use sluice_core::{Cx, Packet, Span, Time};
 
 use crate::loaders;
 
@@ -118,12 +118,23 @@ pub fn place(cx: &Cx<'_>) -> String {
     }
 }
 
+/// Describes a packet for a message, as a recording shows it: by its number, if the host gives it one,
+/// its size, and the instant of its arrival. Slots are numbers of the host's memory and hashes of flows
+/// are in no table.
+pub fn described(packet: &Packet, cx: &Cx<'_>) -> String {
+    let (len, arrival) = (packet.len, moment(packet.arrival));
+    match cx.packet_number(packet) {
+        Some(number) => format!("packet {number} ({len} bytes, arrived at {arrival})"),
+        None => format!("a packet ({len} bytes, arrived at {arrival})"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_core::{DropReason, Packet, Rng, Sink};
+    use sluice_core::{DropReason, Rng, Sink};
 
-    /// A host with a pipe that may have a name.
+    /// A host with a pipe that may have a name, and then its packets have numbers from 100 on.
     struct Host(Option<&'static str>);
 
     impl Sink for Host {
@@ -132,6 +143,24 @@ mod tests {
         fn pipe_name(&self) -> Option<String> {
             self.0.map(str::to_owned)
         }
+
+        fn packet_number(&self, packet: &Packet) -> Option<u64> {
+            self.0.map(|_| 100 + u64::from(packet.slot))
+        }
+    }
+
+    #[test]
+    fn a_packet_is_described_by_what_a_recording_has() {
+        let mut packet = Packet::new(8, 1500);
+        (packet.arrival, packet.flow) = (Time::from_ns(12), 0xddce_40a7);
+        let shown = |pipe| {
+            let (mut rng, mut host) = (Rng::from_seed(1), Host(pipe));
+            let cx = Cx::new(Time::from_ns(30), &mut rng, &mut host);
+            Ending::after(Span::from_ns(5)).within(|| described(&packet, &cx))
+        };
+        assert_eq!(shown(None), "a packet (1500 bytes, arrived at 7 ns)");
+        let numbered = "packet 108 (1500 bytes, arrived at 7 ns)";
+        assert_eq!(shown(Some("up")), numbered);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use sluice_core::event::{Cx, DropReason, StateValue};
 use sluice_core::registry::Started;
 use sluice_core::sched::rank::Place;
 use sluice_core::{Packet, Rng, Time};
-use sluice_loader::{Failures, OnError, place};
+use sluice_loader::{Failures, OnError, described, place};
 
 use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
@@ -369,10 +369,7 @@ impl InQueue {
     fn fail(&mut self, name: &str, packet: Option<&Packet>, why: &str, cx: &mut Cx<'_>) {
         self.timer = None;
         let at = match packet {
-            Some(p) => format!(
-                "`{name}` of packet {} (flow {:08x}, {} bytes)",
-                p.slot, p.flow, p.len
-            ),
+            Some(packet) => format!("`{name}` of {}", described(packet, cx)),
             None => format!("`{name}`"),
         };
         self.shared.fail(&at, why, cx);

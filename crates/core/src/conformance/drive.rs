@@ -145,6 +145,10 @@ impl Sink for Ledger {
         newer.flow == older.flow && newer.slot > older.slot
     }
 
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        Some(packet.slot.into())
+    }
+
     fn is_listening(&self) -> bool {
         self.is_listening
     }

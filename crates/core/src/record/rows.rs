@@ -89,6 +89,10 @@ impl<R: Rows> Sink for Witness<'_, R> {
         self.sink.pipe_name()
     }
 
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.numbers.of(packet.slot)
+    }
+
     fn is_listening(&self) -> bool {
         true
     }

@@ -174,6 +174,10 @@ impl Sink for Tap<'_> {
         Some(format!("{} {}", object.word(), object.number()))
     }
 
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.sink.packet_number(packet)
+    }
+
     fn is_listening(&self) -> bool {
         true
     }

@@ -327,6 +327,10 @@ impl Sink for Telling<'_> {
         Some(self.pipe.word().to_owned())
     }
 
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.witness.packet_number(packet)
+    }
+
     fn is_listening(&self) -> bool {
         true
     }

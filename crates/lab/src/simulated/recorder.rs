@@ -209,6 +209,10 @@ impl Observer for Recorder<'_> {
         }
     }
 
+    fn packet_number(&self, slot: u32) -> Option<u64> {
+        self.numbers.of(slot)
+    }
+
     fn on_send(&mut self, now: Time, slot: u32, flow: FlowId, sent: &Sent) {
         let packet = self.sent;
         self.sent += 1;

@@ -435,6 +435,10 @@ impl Sink for Ear<'_> {
         self.sink.pipe_name()
     }
 
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.sink.packet_number(packet)
+    }
+
     fn is_listening(&self) -> bool {
         true
     }
