@@ -105,7 +105,7 @@ APPEND, POP = "self.packets.append(packet)", "return self.packets.pop(0)"
 @pytest.mark.parametrize(
     ("enqueue", "dequeue", "message"),
     [
-        ("pass", POP, "lost packet 0 (flow 00000007, 100 bytes)"),
+        ("pass", POP, "lost packet 0 (100 bytes, arrived at 0 ns)"),
         (APPEND, "self.packets.pop(0); return self.packets.pop(0)", "lost packet 0"),
         (
             APPEND,
@@ -452,7 +452,7 @@ class Dice(sluice.Aqm):
             "class Count(sluice.Aqm):\n    n = 0\n"
             "    def on_dequeue(self, p, q, cx): return sluice.DROP if self.n % 5 == 4 else 0\n"
             "    def on_empty(self, cx): self.n += 1\n",
-            "FAILED  spurious wake-ups: ",
+            "FAILED  spurious wake-ups: sequence ",
         ),
     ],
 )
@@ -469,6 +469,8 @@ def test_the_check_finds_what_breaks_the_contract(
     else:
         assert done.returncode == 1
         assert finding in done.stdout, done.stdout + done.stderr
+        if "sequence" in finding:
+            assert re.search(r": packet \d+ .* [\d.]+ ms.*; in the second pass ", done.stdout)
 
 
 LATE = """

@@ -77,6 +77,8 @@ def test_an_error_stops_the_aqm_and_its_packets_pass(
     if "KeyError" in body:
         assert "a.py" in lines
         assert "KeyError" in lines
+    if body == "return 7":
+        assert "for packet 0 (100 bytes, arrived at 0 ns), it returned 7, which is none of" in lines
 
 
 def test_randomness_is_that_of_the_queues_seed(tmp_path: Path) -> None:
@@ -231,6 +233,8 @@ def test_a_run_whose_aqm_is_stopped_goes_on_and_raises_with_its_recording(
     lines = capfd.readouterr().err
     assert lines.count("is stopped") == 2
     assert f"`{words}` is stopped at 1000" in lines, "in the time of the run"
+    for pipe in ("up", "down"):
+        assert lines.count(f" ns, queue 0 of `{pipe}`, and its queue passes every packet") == 1
     assert "KeyError" in lines
 
 

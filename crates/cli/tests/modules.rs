@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use sluice_recording::Recording;
+
 fn sluice(folder: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
         .current_dir(folder)
@@ -177,6 +179,63 @@ fn rules_of_a_scenario_find_their_module_beside_it() {
         error.contains("cannot load `wasm:codel.wasm`") && error.contains("lab/codel.wasm`"),
         "{error}"
     );
+}
+
+/// A module that fails when the fifth packet leaves its queue.
+const FAILS: &str = r#"(module (@custom "sluice" "abi 1")
+    (global $calls (mut i32) (i32.const 0))
+    (func (export "create") (result i32) i32.const 0)
+    (func (export "on_dequeue") (param i32 i64 i32 i32 i32 i64 i64 i64) (result i32)
+        (global.set $calls (i32.add (global.get $calls) (i32.const 1)))
+        (if (i32.eq (global.get $calls) (i32.const 5)) (then unreachable))
+        i32.const 0))"#;
+
+/// Returns what a simulation of a TCP flow over `path` with [`FAILS`] prints to standard error.
+fn stopped(folder: &Path, path: &str, out: &str) -> String {
+    let lab = folder.join("lab");
+    fs::write(lab.join("fails.wasm"), wat::parse_str(FAILS).unwrap()).unwrap();
+    let scenario = format!("duration = \"2s\"\n{path}[[flow]]\ntype = \"tcp\"\n");
+    fs::write(lab.join("s.toml"), scenario).unwrap();
+    let args = ["run", "lab/s.toml", "--backend", "sim", "-o", out];
+    let output = sluice(folder, &args);
+    assert!(!output.status.success(), "{output:?}");
+    text(&output.stderr)
+}
+
+/// A link with [`FAILS`].
+const LINK: &str = "[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"wasm:fails.wasm\"\n";
+
+#[test]
+fn the_error_of_a_module_names_its_pipe() {
+    let folder = folder();
+    let rules = "rules = \"\"\"\npipe 7 config bw 10Mbit/s delay 10ms wasm:fails.wasm\n\
+                 add 100 pipe 7 ip from any to any out\nadd 200 allow ip from any to any\n\"\"\"\n";
+    for (path, out, pipes) in [
+        (LINK, "link", &["up", "down"][..]),
+        (rules, "rules", &["pipe 7"][..]),
+    ] {
+        let error = stopped(folder.path(), path, out);
+        for pipe in pipes {
+            let place = format!(" ns, queue 0 of `{pipe}`, and its queues pass every packet");
+            assert!(error.contains(&place), "{pipe}: {error}");
+        }
+    }
+}
+
+#[test]
+fn the_error_of_a_module_has_the_packet_as_it_is_in_the_table() {
+    let folder = folder();
+    let error = stopped(folder.path(), LINK, "out");
+    let recording = Recording::open(&folder.path().join("out/wasm-fails.wasm")).unwrap();
+    let rows = recording.packets().unwrap().map(Result::unwrap);
+    let up = rows.filter(|row| row.pipe.word() == "up");
+    // The rows are in the order of arrival, in which packets leave a queue with an AQM.
+    let fifth = up.map(|row| row.record).nth(4).expect("it leaves");
+    let number = fifth.packet.expect("a simulation numbers packets");
+    let (len, arrival, at) = (fifth.len, fifth.arrival.as_ns(), fifth.at.as_ns());
+    let packet = format!("packet {number} ({len} bytes, arrived at {arrival} ns)");
+    let expected = format!("`on_dequeue` of {packet} at {at} ns, queue 0 of `up`");
+    assert!(error.contains(&expected), "{expected}: {error}");
 }
 
 #[test]

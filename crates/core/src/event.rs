@@ -5,6 +5,8 @@
 //! mark, a changed variable of an algorithm) is an [`Event`]. Without a listener an event costs one
 //! predictable branch.
 
+use alloc::string::String;
+
 use crate::packet::{Ecn, Packet};
 use crate::rng::Rng;
 use crate::units::{Span, Time};
@@ -192,6 +194,19 @@ pub trait Sink {
         false
     }
 
+    /// Returns the name of the pipe whose queue is called, for messages about the algorithm of the
+    /// queue: `up`. Returns `None` if the host has no name for it.
+    fn pipe_name(&self) -> Option<String> {
+        None
+    }
+
+    /// Returns the number of `packet` in the host's recording, for messages about the packet. Returns
+    /// `None` if the host gives its packets none.
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        let _ = packet;
+        None
+    }
+
     /// Returns whether [`Sink::on_event`] does anything. A discipline asks once per call.
     fn is_listening(&self) -> bool {
         false
@@ -261,6 +276,16 @@ impl<'a> Cx<'a> {
     /// Returns whether the host finds `older` redundant after `newer`; see [`Sink::supersedes`].
     pub fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         self.sink.supersedes(newer, older)
+    }
+
+    /// Returns the name of the pipe whose queue is called; see [`Sink::pipe_name`].
+    pub fn pipe_name(&self) -> Option<String> {
+        self.sink.pipe_name()
+    }
+
+    /// Returns the number of `packet` in the host's recording; see [`Sink::packet_number`].
+    pub fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.sink.packet_number(packet)
     }
 
     /// Sets the packet's CE codepoint.

@@ -29,6 +29,12 @@ pub trait Carrier {
     /// Creates the direction whose packets leave through port `to`.
     fn lane(&mut self, direction: Direction, to: PortNumber) -> (Self::Queue, Self::Observer);
 
+    /// Returns the name of a direction's pipe, unless its queues report names of their own.
+    fn pipe_name(&self, direction: Direction) -> Option<&'static str> {
+        let _ = direction;
+        None
+    }
+
     /// Returns the number of packets on the link.
     fn packets_in(queue: &Self::Queue) -> u64;
 
@@ -112,6 +118,12 @@ impl Carrier for Path {
             stages.reverse();
         }
         (DirectedPath { stages, to }, ())
+    }
+
+    /// With several links, an error of an algorithm does not say which of them it is in.
+    fn pipe_name(&self, direction: Direction) -> Option<&'static str> {
+        let is_single = self.links.len() == 1;
+        is_single.then(|| PipeId::from(direction).word())
     }
 
     fn packets_in(way: &DirectedPath) -> u64 {
@@ -208,6 +220,7 @@ impl Queueing for DirectedPath {
 /// Counts the packets and bytes of a direction and the packets that left too late, and passes all
 /// events on to another observer.
 pub struct Counter<O> {
+    pipe: Option<&'static str>,
     most_late: Span,
     too_late: u64,
     bytes: u64,
@@ -217,6 +230,10 @@ pub struct Counter<O> {
 
 impl<O: Observer> Observer for Counter<O> {
     const LISTENS: bool = O::LISTENS;
+
+    fn pipe_name(&self) -> Option<String> {
+        self.pipe.map(str::to_owned)
+    }
 
     fn on_arrival(&mut self, packet: &Packet, view: &View) {
         self.next.on_arrival(packet, view);
@@ -312,6 +329,7 @@ pub fn run<C: Carrier>(
         let from = port_from(direction);
         let (queue, observer) = carrier.lane(direction, 1 - from);
         let counter = Counter {
+            pipe: carrier.pipe_name(direction),
             most_late,
             too_late: 0,
             bytes: 0,

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use sluice_core::{Span, Time};
+use sluice_core::{Cx, Packet, Span, Time};
 
 use crate::loaders;
 
@@ -108,9 +108,72 @@ pub fn moment(now: Time) -> String {
     }
 }
 
+/// Returns the place of an error for a message: the instant, the queue, and the pipe if the host has a
+/// name for it.
+pub fn place(cx: &Cx<'_>) -> String {
+    let (now, queue) = (moment(cx.now), cx.queue);
+    match cx.pipe_name() {
+        Some(pipe) => format!("at {now}, queue {queue} of `{pipe}`"),
+        None => format!("at {now}, queue {queue}"),
+    }
+}
+
+/// Describes a packet for a message, as a recording shows it: by its number, if the host gives it one,
+/// its size, and the instant of its arrival. Slots are numbers of the host's memory and hashes of flows
+/// are in no table.
+pub fn described(packet: &Packet, cx: &Cx<'_>) -> String {
+    let (len, arrival) = (packet.len, moment(packet.arrival));
+    match cx.packet_number(packet) {
+        Some(number) => format!("packet {number} ({len} bytes, arrived at {arrival})"),
+        None => format!("a packet ({len} bytes, arrived at {arrival})"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_core::{DropReason, Rng, Sink};
+
+    /// A host with a pipe that may have a name, and then its packets have numbers from 100 on.
+    struct Host(Option<&'static str>);
+
+    impl Sink for Host {
+        fn discard(&mut self, _now: Time, _packet: Packet, _reason: DropReason) {}
+
+        fn pipe_name(&self) -> Option<String> {
+            self.0.map(str::to_owned)
+        }
+
+        fn packet_number(&self, packet: &Packet) -> Option<u64> {
+            self.0.map(|_| 100 + u64::from(packet.slot))
+        }
+    }
+
+    #[test]
+    fn a_packet_is_described_by_what_a_recording_has() {
+        let mut packet = Packet::new(8, 1500);
+        (packet.arrival, packet.flow) = (Time::from_ns(12), 0xddce_40a7);
+        let shown = |pipe| {
+            let (mut rng, mut host) = (Rng::from_seed(1), Host(pipe));
+            let cx = Cx::new(Time::from_ns(30), &mut rng, &mut host);
+            Ending::after(Span::from_ns(5)).within(|| described(&packet, &cx))
+        };
+        assert_eq!(shown(None), "a packet (1500 bytes, arrived at 7 ns)");
+        let numbered = "packet 108 (1500 bytes, arrived at 7 ns)";
+        assert_eq!(shown(Some("up")), numbered);
+    }
+
+    #[test]
+    fn a_place_has_the_name_of_the_pipe_if_there_is_one() {
+        let shown = |pipe| {
+            let (mut rng, mut host) = (Rng::from_seed(1), Host(pipe));
+            let mut cx = Cx::new(Time::from_ns(7), &mut rng, &mut host);
+            cx.queue = 3;
+            place(&cx)
+        };
+        assert_eq!(shown(None), "at 7 ns, queue 3");
+        assert_eq!(shown(Some("down")), "at 7 ns, queue 3 of `down`");
+    }
 
     #[test]
     fn an_instant_is_shown_in_the_time_of_the_run() {

@@ -30,7 +30,7 @@ use sluice_core::registry::{
 };
 use sluice_core::spelling::nearest;
 
-pub use ending::{Ending, end_run, moment};
+pub use ending::{Ending, described, end_run, moment, place};
 pub use failure::{Failures, OnError, errors, stopped};
 pub use ranked::{CONSEQUENCE_FOR_RANKS, Ranked, Ranks};
 

@@ -72,6 +72,10 @@ impl Sink for Dropped {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
         self.0.push((packet.slot, now.as_ns(), reason.name()));
     }
+
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        Some(packet.slot.into())
+    }
 }
 
 #[pymethods]

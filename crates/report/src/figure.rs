@@ -123,7 +123,8 @@ kinds! {
     Tail, "tail", "The tails of these distributions, on logarithmic axes", false, needs::DISTRIBUTION, |report, _| select::distribution_panels(report, true);
     /// Goodput, congestion window and smoothed RTT of every flow, stacked.
     Flows, "flows", "Goodput, congestion window and smoothed RTT of every flow", true, needs::FLOWS, |report, _| compare::flow_panels(report);
-    /// Sojourn time of every packet with drops and marks, and below it the variables of the AQM.
+    /// Sojourn time of every packet with drops and marks, and below it up to eight variables of the
+    /// AQM; the caption names further ones.
     State, "state", "The delay of every packet, and the variables of the AQM", true, needs::STATE, |report, _| compare::state_panels(report);
     /// Fairness over time.
     Fairness, "fairness", "Jain's index over time", true, needs::FAIRNESS, |report, _| compare::fairness_panels(report);

@@ -19,6 +19,18 @@ pub trait Observer {
         true
     }
 
+    /// Returns the name of a link, for messages about the algorithm of its queue.
+    fn link_name(&self, link: LinkId) -> Option<String> {
+        let _ = link;
+        None
+    }
+
+    /// Returns the number of the packet in `slot`, for messages about the packet.
+    fn packet_number(&self, slot: u32) -> Option<u64> {
+        let _ = slot;
+        None
+    }
+
     /// A host sends a packet, which arrives at its first link at the same instant. The packet keeps
     /// its slot until it arrives at its host or is dropped.
     fn on_send(&mut self, now: Time, slot: u32, flow: FlowId, sent: &Sent) {

@@ -10,7 +10,7 @@ use sluice_core::event::{Cx, DropReason, StateValue};
 use sluice_core::registry::Started;
 use sluice_core::sched::rank::Place;
 use sluice_core::{Packet, Rng, Time};
-use sluice_loader::{Failures, OnError, moment};
+use sluice_loader::{Failures, OnError, described, place};
 
 use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
@@ -194,9 +194,8 @@ impl Shared {
     /// Counts an error, which may stop the module.
     #[cold]
     fn fail(&self, at: &str, why: &str, cx: &mut Cx<'_>) {
-        let (now, queue) = (moment(cx.now), cx.queue);
         let mut failures = self.0.failures.borrow_mut();
-        failures.fail(&format!(": {at} at {now}, queue {queue}"), why);
+        failures.fail(&format!(": {at} {}", place(cx)), why);
         cx.state("errors", || StateValue::Count(failures.count()));
         cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
     }
@@ -370,10 +369,7 @@ impl InQueue {
     fn fail(&mut self, name: &str, packet: Option<&Packet>, why: &str, cx: &mut Cx<'_>) {
         self.timer = None;
         let at = match packet {
-            Some(p) => format!(
-                "`{name}` of packet {} (flow {:08x}, {} bytes)",
-                p.slot, p.flow, p.len
-            ),
+            Some(packet) => format!("`{name}` of {}", described(packet, cx)),
             None => format!("`{name}`"),
         };
         self.shared.fail(&at, why, cx);

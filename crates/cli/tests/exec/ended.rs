@@ -31,6 +31,7 @@ fn an_algorithm_that_fails_ends_the_program_with_a_status_of_its_own() {
     assert_eq!(output.status.code(), Some(70), "{said}");
     assert!(said.contains("sluice: the program was ended: `"), "{said}");
     assert!(said.contains("`on_dequeue` of packet"), "{said}");
+    assert!(said.contains("queue 0 of `down`"), "{said}");
     // The measurements until then are kept.
     let recording = Recording::open(&run).unwrap();
     assert!(
@@ -45,6 +46,7 @@ fn an_algorithm_that_fails_ends_the_program_with_a_status_of_its_own() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("is stopped"), "{said}");
+    assert!(said.contains("queue 0 of `down`"), "{said}");
 }
 
 #[test]
@@ -64,4 +66,5 @@ fn an_algorithm_ends_a_program_behind_a_proxy() {
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(70), "{said}");
     assert!(said.contains("sluice: the program was ended: `"), "{said}");
+    assert!(said.contains("queue 0 of `down`"), "{said}");
 }

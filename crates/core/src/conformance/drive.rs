@@ -4,8 +4,10 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::ops::{Arrival, Op};
+use super::{amount, changes, codepoint, ms, packets, when};
 use crate::event::StateValue;
 use crate::registry::Spec;
 use crate::{Backlog, Cx, Discipline, DropReason, Ecn, Event, Packet, Rng, Sink, Span, Time, Wake};
@@ -31,6 +33,21 @@ pub enum Step {
         /// Why.
         reason: DropReason,
     },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Out { at, slot, ecn } => {
+                let mark = if *ecn == Ecn::Ce { ", CE-marked" } else { "" };
+                write!(f, "packet {slot} left at {}{mark}", ms(*at))
+            }
+            Step::Dropped { at, slot, reason } => {
+                let (at, reason) = (ms(*at), reason.name());
+                write!(f, "packet {slot} was dropped at {at} ({reason})")
+            }
+        }
+    }
 }
 
 /// The settings with which a sequence is executed.
@@ -99,9 +116,10 @@ impl Ledger {
     /// Removes a packet from the ledger and checks that it is the one that arrived.
     fn leave(&mut self, packet: &Packet) -> Result<(), String> {
         let slot = packet.slot as usize;
-        ensure!(slot < self.entries.len(), "slot {slot} never arrived");
+        let has_arrived = slot < self.entries.len();
+        ensure!(has_arrived, "packet {slot} left and has never arrived");
         let entry = &mut self.entries[slot];
-        ensure!(entry.place == Place::Held, "slot {slot} left twice");
+        ensure!(entry.place == Place::Held, "packet {slot} left twice");
         entry.place = Place::Gone;
         let mut expected = entry.arrival.packet(packet.slot, entry.at);
         if entry.is_marked {
@@ -112,7 +130,8 @@ impl Ledger {
         }
         ensure!(
             *packet == expected,
-            "{packet:?} left where {expected:?} arrived"
+            "packet {slot} left with {}",
+            changes(&expected, packet)
         );
         self.held.remove(packet);
         Ok(())
@@ -145,6 +164,10 @@ impl Sink for Ledger {
         newer.flow == older.flow && newer.slot > older.slot
     }
 
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        Some(packet.slot.into())
+    }
+
     fn is_listening(&self) -> bool {
         self.is_listening
     }
@@ -160,7 +183,10 @@ impl Sink for Ledger {
                 self.note(if is_right {
                     Ok(())
                 } else {
-                    Err(format!("slot {slot} was marked from {was:?}"))
+                    let (was, is) = (codepoint(was), codepoint(packet.ecn));
+                    Err(format!(
+                        "packet {slot} arrived with {was} and was marked with {is}"
+                    ))
                 });
             }
             Event::Dequeue { packet } => self.told_dequeued.push(packet.slot),
@@ -210,7 +236,7 @@ pub fn drive_queue(
         driver
             .apply(op, manner.is_spurious)
             .and_then(|()| driver.check())
-            .map_err(|breach| format!("step {i}, {op:?}: {breach}"))?;
+            .map_err(|breach| format!("step {i}, {op}: {breach}"))?;
     }
     driver
         .finish()
@@ -283,7 +309,9 @@ impl Driver {
             let told = &self.ledger.told_dequeued;
             ensure!(
                 *told == returned,
-                "reported {told:?} as dequeued, but returned {returned:?}"
+                "it reported {} as dequeued, but returned {}",
+                packets(told),
+                packets(&returned)
             );
         }
         self.is_settled = packet.is_none();
@@ -295,12 +323,14 @@ impl Driver {
             };
             ensure!(
                 packet.is_some() || has_dropped || is_later,
-                "`next_wake` was {wake:?}, but a dequeue did nothing"
+                "`next_wake` was {}, but a dequeue did nothing",
+                when(wake)
             );
         } else {
             ensure!(
                 packet.is_none() && !has_dropped,
-                "`next_wake` was {wake:?}, but a dequeue returned or dropped a packet"
+                "`next_wake` was {}, but a dequeue returned or dropped a packet",
+                when(wake)
             );
         }
         Ok(packet.is_some())
@@ -329,7 +359,12 @@ impl Driver {
             let mut cx = Cx::new(self.now, &mut self.rng, &mut self.ledger);
             self.queue.on_timer(&mut cx);
             if let Some(next) = self.queue.next_timer() {
-                ensure!(next > due, "the timer due at {due} asks for {next} again");
+                ensure!(
+                    next > due,
+                    "the timer of {} requests {} as the next instant, which is not later",
+                    ms(due),
+                    ms(next)
+                );
             }
         }
         self.now = end;
@@ -342,11 +377,18 @@ impl Driver {
             return Err(breach);
         }
         let (told, held) = (self.queue.backlog(), self.ledger.held);
-        ensure!(told == held, "backlog {told:?}, but {held:?} is held");
+        ensure!(
+            told == held,
+            "it reports a backlog of {}, but holds {}",
+            amount(told),
+            amount(held)
+        );
         let wake = self.queue.next_wake();
         ensure!(
             (wake == Wake::OnEnqueue) == held.is_empty(),
-            "{wake:?} with {held:?} held"
+            "`next_wake` is {}, but it holds {}",
+            when(wake),
+            amount(held)
         );
         let visited = &mut self.visited;
         let mut endless = None;
@@ -372,7 +414,11 @@ impl Driver {
             self.ledger.leave(&packet)?;
         }
         let left = self.queue.backlog();
-        ensure!(left.is_empty(), "{left:?} is left after the last pull");
+        ensure!(
+            left.is_empty(),
+            "it reports a backlog of {} after the last pull",
+            amount(left)
+        );
         self.check()?;
         let lost = self
             .ledger
@@ -380,7 +426,7 @@ impl Driver {
             .iter()
             .position(|entry| entry.place == Place::Held);
         if let Some(slot) = lost {
-            return Err(format!("slot {slot} was lost"));
+            return Err(format!("packet {slot} was lost"));
         }
         for name in &self.ledger.told_names {
             ensure!(

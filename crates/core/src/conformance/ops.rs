@@ -3,7 +3,9 @@
 //! So proptest can shrink a failing sequence, and a fuzzer can mutate one.
 
 use alloc::vec::Vec;
+use core::fmt;
 
+use super::{codepoint, ms};
 use crate::param::{Kind, ParamDecl, Ratio, Value, Values};
 use crate::registry::{Algorithm, Spec};
 use crate::units::{Bytes, Rate, Span};
@@ -106,6 +108,29 @@ impl Op {
             225..=234 => Op::PassLate(span_ns(bits)),
             235..=253 => Op::Spurious,
             254..=255 => Op::Pull,
+        }
+    }
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Op::Arrive(arrival) => write!(
+                f,
+                "a packet of {} bytes arrives (flow {}, class {}, {}, DSCP {}, segments {})",
+                arrival.len,
+                arrival.flow,
+                arrival.class,
+                codepoint(arrival.ecn),
+                arrival.dscp,
+                arrival.segments
+            ),
+            Op::Dequeue => f.write_str("a dequeue"),
+            Op::Drain => f.write_str("dequeues until there is no packet"),
+            Op::Pass(ns) => write!(f, "{} pass", ms(Time::from_ns(*ns))),
+            Op::PassLate(ns) => write!(f, "{} pass, with late timers", ms(Time::from_ns(*ns))),
+            Op::Spurious => f.write_str("a dequeue before the instant of `next_wake`"),
+            Op::Pull => f.write_str("a pull"),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! copies, and rules put some packets into one queue, some into several, and others into none. So
 //! this module records which packets have a row.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{PacketRecord, Tracer};
@@ -82,6 +83,14 @@ impl<R: Rows> Sink for Witness<'_, R> {
 
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
         self.sink.supersedes(newer, older)
+    }
+
+    fn pipe_name(&self) -> Option<String> {
+        self.sink.pipe_name()
+    }
+
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.numbers.of(packet.slot)
     }
 
     fn is_listening(&self) -> bool {

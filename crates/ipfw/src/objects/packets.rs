@@ -6,7 +6,7 @@ use sluice_core::units::Time;
 
 use super::instance::{NONE, Queue};
 use super::stats::{Counters, Histogram};
-use super::watch::Rows;
+use super::watch::{ObjectName, Rows};
 use crate::headers::Headers;
 use crate::rules::Place;
 
@@ -99,6 +99,8 @@ pub(crate) struct Totals {
 /// Receives the events of one instance, counts them and forwards them to the host.
 pub(crate) struct Tap<'a> {
     pub sink: &'a mut dyn Sink,
+    /// The pipe or scheduler of the instance.
+    pub object: Option<ObjectName>,
     pub is_listening: bool,
     pub counters: &'a mut Counters,
     pub waits: &'a mut Histogram,
@@ -165,6 +167,15 @@ impl Sink for Tap<'_> {
 
     fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
         self.sink.corrupt(now, packet, bit);
+    }
+
+    fn pipe_name(&self) -> Option<String> {
+        let object = self.object?;
+        Some(format!("{} {}", object.word(), object.number()))
+    }
+
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.sink.packet_number(packet)
     }
 
     fn is_listening(&self) -> bool {

@@ -21,7 +21,7 @@ use super::places::Places;
 use super::refused::Goal;
 use super::share::{Handed, Worker};
 use super::stats::Counters;
-use super::watch::{NO_ROW, Rows, WatchTable};
+use super::watch::{NO_ROW, ObjectName, Rows, WatchTable};
 use crate::flow::{FlowId, Mask};
 use crate::hash::{KeyedHash, Map};
 
@@ -399,6 +399,7 @@ impl Runtime {
         let (rng, sink) = cx.parts();
         let mut tap = Tap {
             sink,
+            object: scheduler.map(|s| ObjectName::of_scheduler(s.number)),
             is_listening,
             counters: &mut record.counters,
             waits: &mut record.waits,

@@ -283,38 +283,52 @@ impl Stage {
         work: impl FnOnce(&mut Link, &mut Cx<'_>) -> T,
     ) -> T {
         let (rng, sink) = cx.parts();
-        let mut telling = Telling(Witness {
-            rows: &mut self.rows,
-            numbers,
-            sink,
-        });
+        let mut telling = Telling {
+            pipe: self.id,
+            witness: Witness {
+                rows: &mut self.rows,
+                numbers,
+                sink,
+            },
+        };
         let mut cx = Cx::new(at, rng, &mut telling);
         work(&mut self.scheduled.link, &mut cx)
     }
 }
 
 /// Records the events of a queue and passes them on, because a watcher may count them.
-struct Telling<'a>(Witness<'a, LinkRows>);
+struct Telling<'a> {
+    pipe: PipeId,
+    witness: Witness<'a, LinkRows>,
+}
 
 impl Sink for Telling<'_> {
     fn discard(&mut self, now: Time, packet: Packet, reason: DropReason) {
-        self.0.discard(now, packet, reason);
+        self.witness.discard(now, packet, reason);
     }
 
     fn copy(&mut self, now: Time, packet: &Packet) -> Option<u32> {
-        self.0.copy(now, packet)
+        self.witness.copy(now, packet)
     }
 
     fn corrupt(&mut self, now: Time, packet: &Packet, bit: u64) {
-        self.0.corrupt(now, packet, bit);
+        self.witness.corrupt(now, packet, bit);
     }
 
     fn is_pure_ack(&self, packet: &Packet) -> bool {
-        self.0.is_pure_ack(packet)
+        self.witness.is_pure_ack(packet)
     }
 
     fn supersedes(&self, newer: &Packet, older: &Packet) -> bool {
-        self.0.supersedes(newer, older)
+        self.witness.supersedes(newer, older)
+    }
+
+    fn pipe_name(&self) -> Option<String> {
+        Some(self.pipe.word().to_owned())
+    }
+
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.witness.packet_number(packet)
     }
 
     fn is_listening(&self) -> bool {
@@ -322,8 +336,8 @@ impl Sink for Telling<'_> {
     }
 
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
-        self.0.on_event(now, event);
-        self.0.sink.on_event(now, event);
+        self.witness.on_event(now, event);
+        self.witness.sink.on_event(now, event);
     }
 }
 

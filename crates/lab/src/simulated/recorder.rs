@@ -201,6 +201,18 @@ impl Observer for Recorder<'_> {
         self.keeps_packets
     }
 
+    fn link_name(&self, link: LinkId) -> Option<String> {
+        match self.stages.get(link)? {
+            Stage::Link { pipe, .. } => Some(pipe.word().to_owned()),
+            // A router names its pipes itself.
+            Stage::Router(_) => None,
+        }
+    }
+
+    fn packet_number(&self, slot: u32) -> Option<u64> {
+        self.numbers.of(slot)
+    }
+
     fn on_send(&mut self, now: Time, slot: u32, flow: FlowId, sent: &Sent) {
         let packet = self.sent;
         self.sent += 1;

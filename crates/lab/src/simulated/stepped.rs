@@ -7,7 +7,7 @@ use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Span, Time};
 use sluice_ipfw::{CommandError, Output};
 use sluice_sim::{FlowId, LinkId, Observer, Simulation};
 
-use super::network::{config, link_of};
+use super::network::{config, link_of, pipe_of};
 use super::{SimError, check, check_haste, shown, since_lead};
 use sluice_scenario::{PipeId, Scenario};
 
@@ -218,6 +218,11 @@ struct Counters(Vec<Passed>);
 impl Observer for Counters {
     fn hears_packets(&self) -> bool {
         true
+    }
+
+    fn link_name(&self, link: LinkId) -> Option<String> {
+        let passed = self.0.get(link);
+        passed.map(|_| pipe_of(link).word().to_owned())
     }
 
     fn on_event(&mut self, link: LinkId, now: Time, event: &Event<'_>) {

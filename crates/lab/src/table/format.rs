@@ -80,22 +80,24 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     }
 }
 
-/// Breaks a sentence into lines.
+/// Breaks each line of a text at its words. An indented line is one of a traceback and stays whole.
 pub(crate) fn wrap(text: &str) -> String {
     let mut out = String::new();
-    let mut used = 0;
-    for word in text.split(' ') {
-        let width = word.width();
-        if used > 0 && used + 1 + width > WIDTH {
-            out.push_str("\n    ");
-            used = 4;
-        } else if used > 0 {
-            out.push(' ');
-            used += 1;
+    for line in text.split('\n') {
+        let (mut used, is_whole) = (0, line.starts_with(' '));
+        for word in line.split(|c: char| c == ' ' && !is_whole) {
+            let width = word.width();
+            if used > 0 && used + 1 + width > WIDTH {
+                out.push_str("\n    ");
+                used = 4;
+            } else if used > 0 {
+                out.push(' ');
+                used += 1;
+            }
+            out.push_str(word);
+            used += width;
         }
-        out.push_str(word);
-        used += width;
+        out.push('\n');
     }
-    out.push('\n');
     out
 }

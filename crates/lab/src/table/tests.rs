@@ -118,6 +118,26 @@ fn a_row_whose_algorithm_was_stopped_is_marked_and_gives_the_reason() {
 }
 
 #[test]
+fn a_traceback_stays_as_it_is_while_the_sentence_before_it_is_broken() {
+    let traceback = "Traceback (most recent call last):
+  File \"/a/folder/whose/name/is/long/enough/that/no/line/has/80/columns/bad.py\", line 8, in on_enqueue
+    return 1 / self.zero + 1 / self.one + 1 / self.two + 1 / self.three + 1 / self.four
+           ~~^~~~~~~~~~~
+";
+    let error = "`py:bad.py:A` is stopped at 1 ns, queue 0, and its queue passes every packet from now \
+                 on: ZeroDivisionError: division by zero";
+    let mut stopped = result("py:bad.py:A", vec![flow("bulk", Some(9.612e6))]);
+    stopped.runs[0].stopped = vec![format!("{error}\n{}", traceback.trim_end())];
+    let shown = text(&[stopped]);
+    assert!(shown.ends_with(&format!("zero\n{traceback}")), "{shown}");
+    let (sentence, _) = shown.split_once("\nTraceback").expect("it has one");
+    assert!(
+        sentence.lines().all(|line| line.width() <= WIDTH),
+        "{shown}"
+    );
+}
+
+#[test]
 fn an_unmet_expectation_names_its_backend_if_there_are_several() {
     let missed = |backend, ms: f64| {
         let mut result = result("fifo", vec![flow("bulk", Some(9.6e6))]);

@@ -2,6 +2,7 @@
 
 use sluice_core::ack::Ack;
 use sluice_core::{DropReason, Packet, Sink, Time};
+use sluice_scenario::PipeId;
 use sluice_tcp::{Flags, Segment};
 
 use super::{Id, Refusal, Side};
@@ -34,6 +35,8 @@ pub struct Parcel {
 pub struct Parcels {
     stored: Vec<Parcel>,
     free: Vec<u32>,
+    /// The direction of a link whose queue is called.
+    pub pipe: Option<PipeId>,
     /// Packets dropped on the way to the near and to the far end.
     pub dropped: [u64; 2],
 }
@@ -103,6 +106,10 @@ impl Sink for Parcels {
             return false;
         };
         (a.id, a.to) == (b.id, b.to) && ack(newer).supersedes(&ack(older))
+    }
+
+    fn pipe_name(&self) -> Option<String> {
+        self.pipe.map(|pipe| pipe.word().to_owned())
     }
 }
 

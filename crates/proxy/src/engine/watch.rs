@@ -231,11 +231,7 @@ impl Watch {
     fn report(&mut self, ways: &[Vec<DirectedLink>; 2], at: Time, is_end: bool) {
         for (to, ways) in [Side::Near, Side::Far].into_iter().zip(ways) {
             for (place, way) in ways.iter().enumerate() {
-                let hop = match to {
-                    Side::Far => place,
-                    Side::Near => ways.len() - 1 - place,
-                };
-                let pipe = PipeId::new(direction(to), hop);
+                let pipe = pipe(to, place, ways.len());
                 let (backlog, state) = way.state();
                 self.tell(Observation::Queue {
                     pipe,
@@ -330,12 +326,23 @@ impl Engine {
         hop: usize,
         work: impl FnOnce(&mut DirectedLink, &mut dyn Sink) -> T,
     ) -> T {
-        let way = &mut self.ways[to.index()][hop];
+        let ways = &mut self.ways[to.index()];
+        self.parcels.pipe = Some(pipe(to, hop, ways.len()));
+        let way = &mut ways[hop];
         match &mut self.watch {
             Some(watch) => work(way, &mut watch.witness(to, hop, &mut self.parcels)),
             None => work(way, &mut self.parcels),
         }
     }
+}
+
+/// Returns the pipe at `place` of the `links` links that packets to an end pass.
+const fn pipe(to: Side, place: usize, links: usize) -> PipeId {
+    let hop = match to {
+        Side::Far => place,
+        Side::Near => links - 1 - place,
+    };
+    PipeId::new(direction(to), hop)
 }
 
 /// Returns the direction of the packets that go to an end.

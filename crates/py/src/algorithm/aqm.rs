@@ -10,6 +10,7 @@ use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::{Outside, Started};
 use sluice_core::{Cx, DropReason, Packet, Time};
+use sluice_loader::described;
 
 /// A class that is an AQM.
 pub(super) struct AqmClass(pub Class);
@@ -172,8 +173,7 @@ impl InQueue {
             Some(Ok(other)) => format!("{other}, which is none of {VERDICTS}"),
             Some(Err(other)) => format!("{other}, which is none of {VERDICTS}"),
         };
-        let (flow, len) = (packet.flow, packet.len);
-        let refused = format!("for a packet of flow {flow:08x}, {len} bytes, it returned {what}");
+        let refused = format!("for {}, it returned {what}", described(packet, cx));
         self.fail(&refused, cx);
         Verdict::Pass
     }

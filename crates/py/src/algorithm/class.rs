@@ -12,7 +12,7 @@ use crate::error;
 use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
-use sluice_loader::{Failures, OnError, moment};
+use sluice_loader::{Failures, OnError, place};
 
 /// A class loaded from a file.
 pub(super) struct Class {
@@ -182,8 +182,7 @@ impl Account {
     #[cold]
     pub fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
         let failures = self.failures.get_mut();
-        let at = format!(" at {}, queue {}", moment(cx.now), cx.queue);
-        failures.fail(&at, why);
+        failures.fail(&format!(" {}", place(cx)), why);
         cx.state("errors", || StateValue::Count(failures.count()));
         cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
     }

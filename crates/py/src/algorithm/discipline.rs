@@ -17,7 +17,7 @@ use sluice_core::event::{Backlog, StateValue};
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::OutsideDiscipline;
 use sluice_core::{Cx, Discipline, DropReason, Packet, Time, Wake};
-use sluice_loader::limit_of;
+use sluice_loader::{described, limit_of, moment};
 
 /// A class that is a discipline.
 pub(super) struct DisciplineClass(pub Class);
@@ -64,18 +64,40 @@ const HELD_BYTES: usize = 2 * size_of::<(u64, Packet)>() + 256;
 /// Numbers of the packets whose objects were collected.
 type Collected = Arc<Mutex<Vec<u64>>>;
 
+/// A packet of a queue, which may have left.
+#[derive(Clone, Copy)]
+struct Reference {
+    /// The packet's number in the order of arrival.
+    number: u64,
+    /// The packet's number in the recording of the host, if it has one.
+    recorded: Option<u64>,
+    arrival: Time,
+}
+
+impl Reference {
+    /// Returns the message for an order about a packet that has left.
+    fn left(self, what: &str) -> String {
+        match self.recorded {
+            Some(number) => format!("packet {number} was {what} after it had left"),
+            None => {
+                let arrival = moment(self.arrival);
+                format!("the packet that arrived at {arrival} was {what} after it had left")
+            }
+        }
+    }
+}
+
 /// A packet in a discipline.
 #[pyclass(extends = PacketFields, name = "Packet")]
 pub struct HeldPacket {
-    /// The packet's number in the order of arrival.
-    number: u64,
+    of: Reference,
     /// The queue that holds the packet.
     queue: Collected,
 }
 
 impl Drop for HeldPacket {
     fn drop(&mut self) {
-        lock(&self.queue).push(self.number);
+        lock(&self.queue).push(self.of.number);
     }
 }
 
@@ -85,8 +107,8 @@ fn lock(collected: &Collected) -> std::sync::MutexGuard<'_, Vec<u64>> {
 
 /// A request of a discipline about a packet.
 enum Order {
-    Drop(u64, DropReason),
-    Mark(u64),
+    Drop(Reference, DropReason),
+    Mark(Reference),
 }
 
 /// The time, the randomness of the run, and operations on packets.
@@ -124,7 +146,7 @@ impl QueueContext {
                 "`{reason}` is no reason of a queue; one of: {all}"
             )));
         };
-        self.orders.push(Order::Drop(packet.number, *known));
+        self.orders.push(Order::Drop(packet.of, *known));
         Ok(())
     }
 
@@ -137,7 +159,7 @@ impl QueueContext {
                 "a packet that is not ECN-capable cannot be marked: test `packet.ecn_capable`",
             ));
         }
-        self.orders.push(Order::Mark(packet.number));
+        self.orders.push(Order::Mark(packet.of));
         Ok(())
     }
 }
@@ -176,8 +198,8 @@ struct Held {
     collected: Collected,
 }
 
-/// The result of a call of the instance: the packet that it returned, by number.
-type Returned = Result<Option<u64>, String>;
+/// The result of a call of the instance: the packet that it returned.
+type Returned = Result<Option<Reference>, String>;
 
 impl Held {
     /// Calls the instance and executes its orders. Returns the packet that the instance returned.
@@ -186,7 +208,7 @@ impl Held {
         &mut self,
         cx: &mut Cx<'_>,
         call: impl FnOnce(Python<'_>, &Hooks) -> PyResult<Returned>,
-    ) -> Option<u64> {
+    ) -> Option<Reference> {
         let hooks = &self.hooks;
         let (returned, orders, wake) = self.account.call(cx, &hooks.base, |py| {
             let returned = call(py, hooks);
@@ -212,17 +234,17 @@ impl Held {
 
     fn carry_out(&mut self, order: Order, cx: &mut Cx<'_>) -> Result<(), String> {
         match order {
-            Order::Drop(number, reason) => {
-                if self.pulled.remove(&number) {
+            Order::Drop(of, reason) => {
+                if self.pulled.remove(&of.number) {
                     return Ok(());
                 }
-                let packet = self.take(number).ok_or_else(|| left(number, "dropped"))?;
+                let packet = self.take(of.number).ok_or_else(|| of.left("dropped"))?;
                 cx.discard(packet, reason);
             }
-            Order::Mark(number) if self.pulled.contains(&number) => {}
-            Order::Mark(number) => {
-                let packet = self.packets.get_mut(&number);
-                cx.mark(packet.ok_or_else(|| left(number, "marked"))?);
+            Order::Mark(of) if self.pulled.contains(&of.number) => {}
+            Order::Mark(of) => {
+                let packet = self.packets.get_mut(&of.number);
+                cx.mark(packet.ok_or_else(|| of.left("marked"))?);
             }
         }
         Ok(())
@@ -241,24 +263,18 @@ impl Held {
         for number in collected {
             self.pulled.remove(&number);
             if let Some(packet) = self.packets.get(&number) {
-                lost.get_or_insert((number, packet.flow, packet.len));
+                lost.get_or_insert_with(|| described(packet, cx));
             }
         }
-        if let Some((number, flow, len)) = lost
+        if let Some(lost) = lost
             && !self.account.is_stopped()
         {
             let why = format!(
-                "it lost packet {number} (flow {flow:08x}, {len} bytes): a packet is kept, returned by \
-                 `dequeue` or dropped with `cx.drop`"
+                "it lost {lost}: a packet is kept, returned by `dequeue` or dropped with `cx.drop`"
             );
             self.account.fail(&why, cx);
         }
     }
-}
-
-/// Returns the message for an order about a packet that has left.
-fn left(number: u64, what: &str) -> String {
-    format!("packet {number} was {what} after it had left")
 }
 
 impl Discipline for Held {
@@ -271,8 +287,13 @@ impl Discipline for Held {
         self.arrivals += 1;
         let is_stopped = self.account.is_stopped();
         let object = (!is_stopped).then(|| {
+            let of = Reference {
+                number,
+                recorded: cx.packet_number(&packet),
+                arrival: packet.arrival,
+            };
             let queue = Arc::clone(&self.collected);
-            (HeldPacket { number, queue }, PacketFields::of(&packet))
+            (HeldPacket { of, queue }, PacketFields::of(&packet))
         });
         self.backlog.add(&packet);
         self.packets.insert(number, packet);
@@ -303,16 +324,16 @@ impl Discipline for Held {
             let queue = Arc::clone(&self.collected);
             let returned = self.call(cx, |py, hooks| {
                 let returned = hooks.dequeue.call1(py, (&hooks.context,))?;
-                Ok(number_of(returned.bind(py), &queue))
+                Ok(packet_of(returned.bind(py), &queue))
             });
             match returned {
-                Some(number) if self.pulled.remove(&number) => {}
-                Some(number) => match self.take(number) {
+                Some(of) if self.pulled.remove(&of.number) => {}
+                Some(of) => match self.take(of.number) {
                     Some(packet) => {
                         self.check_collected(cx);
                         break packet;
                     }
-                    None => self.account.fail(&left(number, "returned"), cx),
+                    None => self.account.fail(&of.left("returned"), cx),
                 },
                 None => {
                     self.check_collected(cx);
@@ -366,8 +387,8 @@ impl Discipline for Held {
     }
 }
 
-/// Returns the number of the packet that `dequeue` returned.
-fn number_of(returned: &Bound<'_, PyAny>, queue: &Collected) -> Returned {
+/// Returns the packet that `dequeue` returned.
+fn packet_of(returned: &Bound<'_, PyAny>, queue: &Collected) -> Returned {
     if returned.is_none() {
         return Ok(None);
     }
@@ -380,5 +401,5 @@ fn number_of(returned: &Bound<'_, PyAny>, queue: &Collected) -> Returned {
     if !Arc::ptr_eq(&packet.queue, queue) {
         return Err("`dequeue` returned a packet of another queue".to_owned());
     }
-    Ok(Some(packet.number))
+    Ok(Some(packet.of))
 }

@@ -12,7 +12,7 @@ use super::select::{
 };
 use super::words::Words;
 use super::{Figure, FigureKind};
-use crate::model::{Cdf, Direction, DirectionTotal, Flow, Queue, Report, Run, Series};
+use crate::model::{Cdf, Direction, DirectionTotal, Flow, Queue, Report, Run, Series, State};
 
 /// The part of the caption that explains a kind of figure.
 pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
@@ -61,7 +61,8 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
         FigureKind::State => Some(
             "Below: the variables of the queue's algorithm, at the same times; each queue of a run is a line of its \
              colour."
-                .to_owned(),
+                .to_owned()
+                + &left_out(report),
         ),
         _ => None,
     }
@@ -153,21 +154,10 @@ fn each_flow(
     }
 }
 
-/// The packets, and below them each variable of the AQM.
+/// The packets, and below them the first variables of the AQM.
 pub fn state_panels(report: &Report) -> Vec<Panel> {
     let mut panels = vec![sojourn_panel(report)];
-    let mut names: Vec<(String, String)> = Vec::new();
-    for (_, queue) in chosen_queues(report) {
-        for state in &queue.state {
-            let key = (variable(&state.name).to_owned(), state.unit.clone());
-            if !names.contains(&key) {
-                names.push(key);
-            }
-        }
-    }
-    names.sort_by_key(|(name, _)| (rank(name), name.clone()));
-    names.truncate(MOST_VARIABLES);
-    for (name, unit) in names {
+    for (name, unit) in variables(report).into_iter().take(MOST_VARIABLES) {
         let lines: Vec<Line> = chosen_queues(report)
             .flat_map(|(variant, queue)| {
                 let of_it = queue.state.iter();
@@ -188,6 +178,33 @@ pub fn state_panels(report: &Report) -> Vec<Panel> {
     panels
 }
 
+/// Names and units of the variables that have values, in the order of their panels.
+fn variables(report: &Report) -> Vec<(String, String)> {
+    let mut names: Vec<(String, String)> = Vec::new();
+    for (_, queue) in chosen_queues(report) {
+        let is_drawable = |state: &&State| state.series.value.iter().any(|v| v.is_finite());
+        for state in queue.state.iter().filter(is_drawable) {
+            let key = (variable(&state.name).to_owned(), state.unit.clone());
+            if !names.contains(&key) {
+                names.push(key);
+            }
+        }
+    }
+    names.sort_by_key(|(name, _)| (rank(name), name.clone()));
+    names
+}
+
+/// Names the variables that have no panel; empty if there are none.
+fn left_out(report: &Report) -> String {
+    let all = variables(report);
+    let names = all.iter().skip(MOST_VARIABLES);
+    let names: Vec<&str> = names.map(|(name, _)| name.as_str()).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" Not drawn: {}.", names.join(", ")),
+    }
+}
+
 /// The variable of a state: `drop_next` of `drop_next of queue 3`.
 fn variable(name: &str) -> &str {
     name.split_once(" of queue ")
@@ -204,7 +221,8 @@ fn rank(variable: &str) -> usize {
     place.unwrap_or(FIRST.len()) + last
 }
 
-const MOST_VARIABLES: usize = 3;
+/// The most panels of variables. The caption names further variables.
+const MOST_VARIABLES: usize = 8;
 
 /// Jain's index over time.
 pub fn fairness_panels(report: &Report) -> Vec<Panel> {

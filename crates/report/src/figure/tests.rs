@@ -103,7 +103,46 @@ fn the_state_begins_with_what_decides_and_not_with_an_instant() {
         .iter()
         .map(|panel| panel.title.as_str())
         .collect();
-    assert_eq!(titles, ["count", "lastcount", "drop_next"]);
+    assert_eq!(
+        titles,
+        ["count", "lastcount", "drop_next", "first_above_next"]
+    );
+}
+
+#[test]
+fn the_state_has_eight_variables_and_its_caption_names_the_others() {
+    let mut report = comparable();
+    let figure = Figure::of(FigureKind::State);
+    let mut drawn = |names: &[&str]| {
+        for run in &mut report.runs {
+            let state = |name: &&str| State {
+                name: (*name).to_owned(),
+                unit: String::new(),
+                series: Series::new(vec![0.0, 1.0], vec![1.0, 2.0]),
+            };
+            run.queues[0].state = names.iter().map(state).collect();
+            // A variable without values needs no room.
+            run.queues[0].state.push(State {
+                name: "average".to_owned(),
+                unit: String::new(),
+                series: Series::new(vec![0.0], vec![f64::NAN]),
+            });
+        }
+        let panels = compare::state_panels(&report);
+        let caption = select::caption(&report, &figure, &panels);
+        let titles: Vec<String> = panels
+            .into_iter()
+            .skip(1)
+            .map(|panel| panel.title)
+            .collect();
+        (titles.join(" "), caption)
+    };
+    let (titles, caption) = drawn(&["h", "g", "f", "e", "d", "c", "b", "a"]);
+    assert_eq!(titles, "a b c d e f g h");
+    assert!(!caption.contains("Not drawn"), "{caption}");
+    let (titles, caption) = drawn(&["j", "i", "h", "g", "f", "e", "d", "c", "b", "delay_ms"]);
+    assert_eq!(titles, "delay_ms b c d e f g h");
+    assert!(caption.contains("Not drawn: i, j."), "{caption}");
 }
 
 #[test]

@@ -62,6 +62,10 @@ impl<O: Observer> Sink for Host<'_, O> {
                 .is_some_and(|(newer, older)| newer.supersedes(&older))
     }
 
+    fn pipe_name(&self) -> Option<String> {
+        self.observer.pipe_name()
+    }
+
     fn is_listening(&self) -> bool {
         O::LISTENS
     }

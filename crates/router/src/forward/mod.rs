@@ -177,6 +177,11 @@ pub trait Observer {
     /// Returns whether queues should report their events.
     const LISTENS: bool;
 
+    /// Returns the name of the lane's pipe, for messages about the algorithm of its queue.
+    fn pipe_name(&self) -> Option<String> {
+        None
+    }
+
     /// Handles a packet that is about to be admitted.
     fn on_arrival(&mut self, packet: &Packet, view: &View);
 

@@ -408,6 +408,14 @@ impl<O: Observer> Sink for LinkSink<'_, O> {
             )
     }
 
+    fn pipe_name(&self) -> Option<String> {
+        self.observer.link_name(self.link)
+    }
+
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.observer.packet_number(packet.slot)
+    }
+
     fn is_listening(&self) -> bool {
         self.observer.hears_packets()
     }

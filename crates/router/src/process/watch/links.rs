@@ -431,6 +431,14 @@ impl Sink for Ear<'_> {
         self.sink.supersedes(newer, older)
     }
 
+    fn pipe_name(&self) -> Option<String> {
+        self.sink.pipe_name()
+    }
+
+    fn packet_number(&self, packet: &Packet) -> Option<u64> {
+        self.sink.packet_number(packet)
+    }
+
     fn is_listening(&self) -> bool {
         true
     }
