@@ -266,6 +266,13 @@ impl fmt::Display for Status {
                 port.lost.values().sum::<u64>()
             )?;
         }
+        for port in self.ports.iter().filter(|port| !port.lost.is_empty()) {
+            let causes = port.lost.iter();
+            let causes: Vec<String> = causes
+                .map(|(cause, count)| format!("{cause} {count}"))
+                .collect();
+            writeln!(f, "lost at {}: {}", port.name, causes.join(", "))?;
+        }
         for (is_on, text) in [
             (true, "promiscuous:"),
             (
@@ -356,6 +363,35 @@ mod tests {
             [
                 "promiscuous: eth0, eth2",
                 "not promiscuous, frames may be lost without being counted: xdp:eth1"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_summary_says_why_each_port_lost_frames() {
+        let port = |name: &str, lost: &[(&str, u64)]| PortStatus {
+            name: name.into(),
+            lost: lost.iter().map(|(why, n)| ((*why).into(), *n)).collect(),
+            ..PortStatus::default()
+        };
+        let status = Status {
+            ports: vec![
+                port("eth0", &[]),
+                port("eth1", &[("too_long", 3), ("down", 2)]),
+                port("tap:t0", &[("refused", 7)]),
+            ],
+            ..Status::default()
+        };
+        let text = status.to_string();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("lost"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "lost at eth1: down 2, too_long 3",
+                "lost at tap:t0: refused 7"
             ]
         );
     }
