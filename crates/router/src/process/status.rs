@@ -112,6 +112,9 @@ pub struct PortStatus {
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
+    /// The system's answer to the last write that the port's file refused.
+    #[serde(default)]
+    pub write_error: Option<String>,
 }
 
 /// A request for the status that the loop may not have answered yet.
@@ -180,6 +183,9 @@ impl PortStatus {
         // Some workers may only send through it.
         if self.promiscuous.is_none() || part.promiscuous == Some(false) {
             self.promiscuous = part.promiscuous;
+        }
+        if self.write_error.is_none() {
+            self.write_error.clone_from(&part.write_error);
         }
     }
 }
@@ -272,6 +278,9 @@ impl fmt::Display for Status {
                 .map(|(cause, count)| format!("{cause} {count}"))
                 .collect();
             writeln!(f, "lost at {}: {}", port.name, causes.join(", "))?;
+            if let Some(error) = &port.write_error {
+                writeln!(f, "the file of {} is not complete: {error}", port.name)?;
+            }
         }
         for (is_on, text) in [
             (true, "promiscuous:"),
@@ -378,20 +387,24 @@ mod tests {
             ports: vec![
                 port("eth0", &[]),
                 port("eth1", &[("too_long", 3), ("down", 2)]),
-                port("tap:t0", &[("refused", 7)]),
+                PortStatus {
+                    write_error: Some("No space left on device".into()),
+                    ..port("pcap::out.pcap", &[("refused", 7)])
+                },
             ],
             ..Status::default()
         };
         let text = status.to_string();
         let lines: Vec<&str> = text
             .lines()
-            .filter(|line| line.starts_with("lost"))
+            .filter(|line| line.starts_with("lost") || line.contains("file"))
             .collect();
         assert_eq!(
             lines,
             [
                 "lost at eth1: down 2, too_long 3",
-                "lost at tap:t0: refused 7"
+                "lost at pcap::out.pcap: refused 7",
+                "the file of pcap::out.pcap is not complete: No space left on device"
             ]
         );
     }
