@@ -54,7 +54,7 @@ pub struct Status {
     /// if any.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
-    /// Entries of `log` rules that were written.
+    /// Entries of `log` rules that were passed to the log. It reports lines that could not be written.
     #[serde(default)]
     pub logged: u64,
     /// Entries of `log` rules that were lost, because they were made faster than written.
@@ -331,7 +331,7 @@ impl fmt::Display for Status {
         }
         if self.logged + self.log_lost > 0 {
             let (logged, lost) = (self.logged, self.log_lost);
-            writeln!(f, "log: {logged} entries written, {lost} lost")?;
+            writeln!(f, "log: {logged} entries passed on, {lost} lost")?;
         }
         writeln!(
             f,
