@@ -29,6 +29,7 @@ class PortStatus(TypedDict):
     sent_bytes: int
     sent_trains: int
     lost: dict[str, int]
+    write_error: str | None
 
 
 class RouterStatus(TypedDict):

@@ -102,7 +102,7 @@ pipe 1 config bw 1Mbit/s delay 3ms queue 50 codel variant dummynet
 sysctl net.inet.ip.dummynet.compat=1
 sched 1 config type wf2q+
 sysctl net.inet.ip.dummynet.compat=0
-pipe 2 config bw 5Gbit/s delay 500us queue 50 codel
+pipe 2 config bw 5Gbit/s delay 0.5ms queue 50 codel
 sysctl net.inet.ip.dummynet.compat=0
 "
     );
@@ -143,6 +143,51 @@ fn an_aqm_that_a_scheduler_ignores_does_not_become_its_parameters() {
         text.starts_with("queue 1 config sched 1 queue 50 codel\n"),
         "{text}"
     );
+}
+
+#[test]
+fn what_was_accepted_without_a_warning_is_written_without_one() {
+    let warnings = |script: &str| -> Vec<String> {
+        let mut bench = Bench::new();
+        let lines = script.lines();
+        lines.flat_map(|line| bench.warnings(line)).collect()
+    };
+    for (script, expected) in [
+        (
+            "pipe 1 config bw 1Mbit/s delay 0.5ms
+pipe 2 config delay 20000ms",
+            "pipe 1 config bw 1Mbit/s delay 0.5ms queue 50
+pipe 2 config delay 20000ms queue 50
+",
+        ),
+        (
+            "sched 3 config type fq_codel
+pipe 3 config bw 1Mbit/s
+queue 4 config sched 3",
+            "pipe 3 config bw 1Mbit/s queue 50
+sched 3 config type fq_codel
+queue 4 config sched 3
+",
+        ),
+        (
+            "sched 3 config weight 5 type fq_codel",
+            "pipe 3 config queue 50
+sched 3 config weight 5 type fq_codel
+",
+        ),
+    ] {
+        assert_eq!(warnings(script), [""; 0], "{script}");
+        let text = written(script);
+        assert_eq!(text, expected);
+        assert_eq!(warnings(&text), [""; 0], "{text}");
+    }
+    // A limit that somebody has given is written, and has its warning.
+    let text = written("sched 3 config type fq_codel\nqueue 4 config sched 3 queue 60");
+    assert!(
+        text.ends_with("queue 4 config sched 3 queue 60\n"),
+        "{text}"
+    );
+    assert_eq!(warnings(&text).len(), 1, "{text}");
 }
 
 #[test]

@@ -126,6 +126,14 @@ impl Playback for ListPort {
     }
 
     fn set_time(&mut self, _now: Time) {}
+
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    fn write_error(&self) -> Option<String> {
+        None
+    }
 }
 
 impl AsFd for ListPort {

@@ -1,5 +1,6 @@
 //! A pipe between two files: the packets that leave and their times, by arithmetic.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -315,6 +316,64 @@ fn a_router_plays_files_in_real_time_and_ends() {
     for (k, (ns, _)) in read(&files.output).into_iter().enumerate() {
         assert!(ns >= (k as i128 + 11) * 1_000_000, "packet {k} at {ns} ns");
     }
+}
+
+/// Starts a router from a file to a full disk: `/dev/full` refuses every write (full(4)).
+fn router_to_a_full_disk(files: &Files) -> Router {
+    let left = format!("pcap:{}::full", files.input.display());
+    let right = "pcap::/dev/full:full".parse().unwrap();
+    let mut settings = Settings::new(left.parse().unwrap(), right);
+    settings.engine.accepts_by_default = true;
+    settings.pool = SIZE;
+    Router::start(&settings).unwrap()
+}
+
+#[test]
+fn what_a_full_disk_refuses_is_not_sent_and_the_summary_says_so() {
+    let packets: Vec<_> = (0..20).map(|n| (i128::from(n), udp(1000, n))).collect();
+    let files = files(&packets);
+    let router = router_to_a_full_disk(&files);
+    wait_for(&router);
+    let status = router.stop();
+    let port = &status.ports[1];
+    assert_eq!((status.sent, port.sent, port.sent_bytes), (20, 0, 0));
+    assert_eq!(port.lost, BTreeMap::from([("refused".to_owned(), 20)]));
+    // errno(3): ENOSPC is 28.
+    let answer = "No space left on device (os error 28)";
+    assert_eq!(port.write_error.as_deref(), Some(answer));
+    let text = status.to_string();
+    for expected in [
+        "lost at pcap::/dev/full:full: refused 20".to_owned(),
+        format!("the file of pcap::/dev/full:full is not complete: {answer}"),
+    ] {
+        assert!(text.lines().any(|line| line == expected), "{text}");
+    }
+}
+
+/// A capture has a header of 24 bytes, and 16 in front of each packet. 5592 packets of 1484 bytes make
+/// 8 388 024 bytes; one more, and half of the room for what waits is taken (8 388 608 bytes).
+#[test]
+fn a_router_answers_and_ends_while_its_files_wait_for_a_full_disk() {
+    let packets: Vec<_> = (0..6000_u32)
+        .map(|n| (i128::from(n) * 1000, udp(1484, 0)))
+        .collect();
+    let files = files(&packets);
+    let router = router_to_a_full_disk(&files);
+    loop {
+        let status = router.status().unwrap();
+        if status.sent >= 5593 && status.ports[1].write_error.is_some() {
+            break;
+        }
+        assert!(!router.has_ended(), "{status}");
+    }
+    for _ in 0..10 {
+        let status = router.status().unwrap();
+        let port = &status.ports[1];
+        assert_eq!((status.sent, port.sent, port.sent_bytes), (5593, 0, 0));
+        assert!(port.lost.is_empty(), "they wait: {status}");
+    }
+    let status = router.stop();
+    assert_eq!(status.ports[1].lost["refused"], 5593, "{status}");
 }
 
 #[test]

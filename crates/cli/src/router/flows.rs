@@ -266,7 +266,7 @@ impl Log {
 }
 
 /// Writes bytes up to an error. Returns how many are written.
-fn write_some(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
+pub(super) fn write_some(to: &mut impl Write, bytes: &[u8]) -> (usize, Option<io::Error>) {
     let mut done = 0;
     while done < bytes.len() {
         match to.write(&bytes[done..]) {

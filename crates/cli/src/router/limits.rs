@@ -1,5 +1,5 @@
 //! Warnings about what a router refuses: which limit packets met, what it is, how often, and how to
-//! raise it.
+//! raise it. Also about files of ports that the system refuses to write.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ pub(super) struct Limits {
     next: Instant,
     /// The counts that lines have reported.
     told: BTreeMap<&'static str, u64>,
+    /// The system's answers that lines have reported, by port.
+    answers: BTreeMap<String, String>,
 }
 
 impl Limits {
@@ -24,6 +26,7 @@ impl Limits {
             asked: None,
             next: Instant::now() + EVERY,
             told: BTreeMap::new(),
+            answers: BTreeMap::new(),
         }
     }
 
@@ -46,10 +49,11 @@ impl Limits {
         Vec::new()
     }
 
-    /// Returns a warning for each counter that has grown since the last status.
+    /// Returns a warning for each counter that has grown since the last status, and for each file that
+    /// was refused for another reason than the last one.
     fn warnings(&mut self, status: &Status, now: Instant) -> Vec<Event> {
         self.next = now + EVERY;
-        let mut warnings = Vec::new();
+        let mut warnings = self.write_errors(status);
         for (name, what) in REFUSALS {
             let count = count(status, name);
             let known = self.told.insert(name, count).unwrap_or(0);
@@ -59,6 +63,31 @@ impl Limits {
             }
         }
         warnings
+    }
+
+    fn write_errors(&mut self, status: &Status) -> Vec<Event> {
+        let mut warnings = Vec::new();
+        for port in &status.ports {
+            let (name, Some(answer)) = (&port.name, &port.write_error) else {
+                continue;
+            };
+            let known = self.answers.insert(name.clone(), answer.clone());
+            if known.as_ref() != Some(answer) {
+                warnings.push(write_error(name, answer));
+            }
+        }
+        warnings
+    }
+}
+
+/// Returns the warning that the file of a port cannot be written.
+fn write_error(port: &str, answer: &str) -> Event {
+    Event {
+        line: format!(
+            "warning: the file of {port} cannot be written: {answer}; it is tried again, frames wait as \
+             long as there is room, and `sluice router status` counts those that are lost"
+        ),
+        json: json!({"log": "write_error", "port": port, "error": answer}),
     }
 }
 
@@ -230,6 +259,8 @@ const EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use sluice_router::process::PortStatus;
+
     use super::*;
 
     fn lines(warnings: &[Event]) -> Vec<&str> {
@@ -267,11 +298,43 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_written_has_one_line_for_each_answer_of_the_system() {
+        let mut limits = Limits::new();
+        let now = Instant::now();
+        let status = |answer: &str| Status {
+            ports: vec![
+                PortStatus::default(),
+                PortStatus {
+                    name: "pcap::o".into(),
+                    write_error: Some(answer.into()),
+                    ..PortStatus::default()
+                },
+            ],
+            ..Status::default()
+        };
+        let full = status("No space left on device (os error 28)");
+        let said = limits.warnings(&full, now);
+        assert_eq!(
+            lines(&said),
+            [
+                "warning: the file of pcap::o cannot be written: No space left on device (os error 28); \
+                 it is tried again, frames wait as long as there is room, and `sluice router status` \
+                 counts those that are lost"
+            ]
+        );
+        assert_eq!(said[0].json["port"], "pcap::o");
+        assert!(limits.warnings(&full, now).is_empty(), "it is known");
+        let said = limits.warnings(&status("Input/output error (os error 5)"), now);
+        assert_eq!(said.len(), 1);
+        assert_eq!(said[0].json["error"], "Input/output error (os error 5)");
+    }
+
+    #[test]
     fn counts_of_all_ports_are_added() {
         let mut status = Status::default();
         status.lost.insert("no_slot".into(), 1);
         for n in [2, 4] {
-            let mut port = sluice_router::process::PortStatus::default();
+            let mut port = PortStatus::default();
             port.lost.insert("no_slot".into(), n);
             status.ports.push(port);
         }

@@ -134,6 +134,13 @@ fn text(sample: &Sample) -> String {
     for port in &status.ports {
         let what = format!("lost at {} since the start", cut(&port.name, 20));
         reasons_of(&what, &port.lost).for_each(&mut line);
+        if let Some(error) = &port.write_error {
+            let name = cut(&port.name, 20);
+            line(cut(
+                &format!("cannot write the file of {name}: {error}"),
+                79,
+            ));
+        }
     }
     line(String::new());
     if sample.objects.is_empty() {
@@ -401,6 +408,7 @@ pub(crate) mod tests {
             .push(sluice_router::process::PortStatus {
                 name: "packet:a-very-long-name0".into(),
                 lost: counts(&["kernel_queue", "no_slot"]),
+                write_error: Some("No space left on device (os error 28)".into()),
                 ..Default::default()
             });
         let text = text(&sample);
@@ -408,6 +416,7 @@ pub(crate) mod tests {
             .iter()
             .chain(&refused)
             .chain(&["overflow", "truncated", "kernel_queue"]);
+        assert!(text.contains(": No space left on device"), "{text}");
         for name in all {
             assert!(
                 text.contains(&format!("{name} 1.0")),

@@ -10,8 +10,8 @@ use sluice_core::units::Span;
 use super::{Amended, Prepared};
 use crate::engine::Firewall;
 use crate::grammar::{
-    At, Config, ObjectKind, Policy, Position, RuleFormat, SchedulerWords, ShowKinds, ShowRule,
-    ShowValues, is_bare,
+    At, Config, DEFAULT_SLOTS, ObjectKind, Policy, Position, QueueSize, RuleFormat, SchedulerWords,
+    ShowKinds, ShowRule, ShowValues, is_bare,
 };
 use crate::objects::layout::{FlowsetConfig, Layout, STRIDE, SchedulerConfig};
 use crate::rules::{DEFAULT_RULE, Entry, Ruleset};
@@ -198,7 +198,7 @@ impl Configuration {
         let is_free = |number: u32| self.adopted(number).is_none();
         let queues = self.layout.queues();
         let queues = queues.filter(move |(number, _)| is_free(*number));
-        of_links.chain(queues.map(|(number, flowset)| queue(number, flowset)))
+        of_links.chain(queues.map(|(number, flowset)| self.queue(number, flowset)))
     }
 
     /// Returns the queue that a scheduler has adopted for its single queue, since the two have the
@@ -219,10 +219,9 @@ impl Configuration {
         if let Some(flowset) = self.adopted(number) {
             // A scheduler adopts a queue of its own that is there before it, and keeps the queue's
             // limits if the queue moves to another scheduler.
-            let queue = queue(number, flowset);
-            let mut own = queue.clone();
+            let mut own = queue(number, flowset);
             own.parent = Some(at(number));
-            return vec![own, sched, pipe, queue];
+            return vec![own, sched, pipe, self.queue(number, flowset)];
         }
         let spec = &scheduler.spec;
         // What a new pipe has.
@@ -266,9 +265,29 @@ impl Configuration {
         let flowset = internal.and_then(|internal| self.layout.flowsets.get(&internal));
         if let Some(flowset) = flowset.filter(|f| **f != FlowsetConfig::plain(number)) {
             of_flowset(&mut config, flowset);
+            if scheduler.spec.algorithm.name != "fifo" {
+                omit_default_limit(&mut config);
+            }
         }
         config
     }
+
+    /// Returns the command for a queue.
+    fn queue(&self, number: u32, flowset: &FlowsetConfig) -> Config {
+        let mut config = queue(number, flowset);
+        let scheduler = self.layout.schedulers.get(&flowset.scheduler);
+        if scheduler.is_some_and(|it| !it.is_multi_queue && it.internal != Some(number)) {
+            omit_default_limit(&mut config);
+        }
+        config
+    }
+}
+
+/// Omits the limit that a queue has without `queue`, if its scheduler ignores the word: the word would
+/// have a warning that nobody caused.
+fn omit_default_limit(config: &mut Config) {
+    let default = QueueSize::Slots(DEFAULT_SLOTS);
+    config.queue = config.queue.filter(|queue| queue.value != default);
 }
 
 /// Under which new objects have dummynet's variant.

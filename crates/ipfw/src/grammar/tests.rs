@@ -108,7 +108,7 @@ fn object_commands_have_a_canonical_form() {
         ),
         (
             "pipe 1 config bw 1Tbit/s delay 20s queue 100000",
-            "pipe 1 config bw 1000Gbit/s delay 20s queue 100000",
+            "pipe 1 config bw 1000Gbit/s delay 20000ms queue 100000",
         ),
         ("# nothing", ""),
         ("", ""),

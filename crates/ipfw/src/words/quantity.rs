@@ -408,17 +408,17 @@ impl fmt::Display for ShowRate {
     }
 }
 
-/// Writes a delay: whole milliseconds like dummynet, others with a unit.
+/// Writes a delay in milliseconds. It is read without a warning, unlike other units.
 pub(crate) struct ShowDelay(pub Span);
 
 impl fmt::Display for ShowDelay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = self.0.as_ns();
-        if ns.is_multiple_of(1_000_000) && u128::from(ns / 1_000_000) <= MAX_BARE_DELAY_MS {
-            write!(f, "{}ms", ns / 1_000_000)
-        } else {
-            self.0.fmt(f)
+        let (ms, ns) = (self.0.as_ns() / 1_000_000, self.0.as_ns() % 1_000_000);
+        if ns == 0 {
+            return write!(f, "{ms}ms");
         }
+        let fraction = format!("{ns:06}");
+        write!(f, "{ms}.{}ms", fraction.trim_end_matches('0'))
     }
 }
 
@@ -491,6 +491,23 @@ mod tests {
         assert_eq!(with("1s", false, delay).1, 1);
         assert_eq!(with("1s", true, delay).1, 1);
         assert_eq!(with("20ms", true, delay).1, 0);
+    }
+
+    #[test]
+    fn a_delay_is_written_as_it_is_read_without_a_warning() {
+        for (ns, expected) in [
+            (1, "0.000001ms"),
+            (250_000, "0.25ms"),
+            (1_500_000, "1.5ms"),
+            (20_000_000, "20ms"),
+            (20_000_000_000, "20000ms"),
+            (3_600_000_000_000, "3600000ms"),
+        ] {
+            let span = Span::from_ns(ns);
+            let text = ShowDelay(span).to_string();
+            assert_eq!(text, expected);
+            assert_eq!(with(&text, false, delay), (Ok(span), 0), "{text}");
+        }
     }
 
     #[test]

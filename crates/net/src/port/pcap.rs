@@ -16,7 +16,8 @@
 //! partial checksums are completed.
 //!
 //! The output is written by a thread of its own: a slow disk delays no packet. Next to a port on an
-//! interface, frames for which it has no room are lost and counted.
+//! interface, frames for which it has no room are lost and counted. Frames that wait count as sent
+//! unless the file has refused the last write ([`Playback::write_error`]).
 
 mod behind;
 mod scan;
@@ -294,15 +295,23 @@ impl Port for PcapPort {
     }
 
     fn counters(&mut self) -> Counters {
-        self.counters
+        let mut counters = self.counters;
+        if let Some(output) = &self.output {
+            // They may never reach the file.
+            let waiting = output.writer.get_ref().refused();
+            counters.sent -= waiting.frames;
+            counters.sent_bytes -= waiting.bytes;
+        }
+        counters
     }
 
     fn release(&mut self, _pool: &mut Pool) {
         if let Some(output) = &mut self.output {
             let patience = (!output.can_wait).then_some(FINISH_WITHIN);
             let lost = output.writer.get_mut().finish(patience);
-            self.counters.sent -= lost;
-            self.counters.lose(Loss::Refused, lost);
+            self.counters.sent -= lost.frames;
+            self.counters.sent_bytes -= lost.bytes;
+            self.counters.lose(Loss::Refused, lost.frames);
         }
     }
 
@@ -350,6 +359,15 @@ impl Playback for PcapPort {
 
     fn set_time(&mut self, now: Time) {
         self.time = Some(now);
+    }
+
+    fn has_room(&self) -> bool {
+        let output = self.output.as_ref();
+        output.is_none_or(|output| output.writer.get_ref().has_room())
+    }
+
+    fn write_error(&self) -> Option<String> {
+        self.output.as_ref()?.writer.get_ref().refusal()
     }
 }
 
@@ -427,7 +445,8 @@ impl Output {
             Link::Ip => link_type::RAW,
         };
         let behind = Behind::start(file).map_err(fail)?;
-        let writer = Writer::new(behind, link).map_err(fail)?;
+        let mut writer = Writer::new(behind, link).map_err(fail)?;
+        writer.get_mut().end_header();
         Ok(Output {
             writer,
             can_wait: false,
@@ -463,7 +482,8 @@ impl Output {
             let parts = [pool.head(slot), pool.tail(slot)];
             packet(&mut self.writer, time_ns, parts)?;
         }
-        self.writer.get_mut().end_frame();
+        let length = pool.frame_len(slot) as u64;
+        self.writer.get_mut().end_frame(length);
         Ok(())
     }
 }

@@ -174,6 +174,14 @@ pub trait Playback {
 
     /// Sets the time of the port, which then no longer follows the machine's clock.
     fn set_time(&mut self, now: Time);
+
+    /// Returns whether the port can write the frames of an instant without waiting for its file. A host
+    /// that keeps the time lets the time stand still meanwhile.
+    fn has_room(&self) -> bool;
+
+    /// Returns the system's answer to the last write that the port's file refused, which is tried again;
+    /// `None` if it has refused none, or there is no file to write.
+    fn write_error(&self) -> Option<String>;
 }
 
 /// The reason why a port cannot be opened: the error of its kind.

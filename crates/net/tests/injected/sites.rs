@@ -88,6 +88,11 @@ const SITES: &[(&str, &str, &str)] = &[
     ("port/pcap.rs", "open", "processes first_ports"),
     ("port/pcap.rs", "arm", "(a timer takes every valid time)"),
     ("port/pcap/behind.rs", "start", "pcap"),
+    (
+        "port/pcap/behind.rs",
+        "cut",
+        "(after a refused write; the file then ends inside a packet)",
+    ),
     ("port/pcap/scan.rs", "open", "pcap"),
     ("port/promiscuous.rs", "join", "packet"),
     ("port/promiscuous.rs", "socket", "xdp"),

@@ -302,6 +302,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         self.ports[port].counters()
     }
 
+    /// Returns the system's answer to the last write that the file of a port refused
+    /// ([`Playback::write_error`](sluice_net::port::registry::Playback::write_error)).
+    pub fn write_error(&mut self, port: PortNumber) -> Option<String> {
+        self.ports[port].playback()?.write_error()
+    }
+
     /// Returns the number of requests sent to keep the send path warm; `None` if the loop sends
     /// none.
     pub fn warmth_requests(&mut self) -> Option<u64> {

@@ -437,14 +437,17 @@ impl Loop {
 
     fn status(&mut self) -> Status {
         let counters: Vec<_> = (0..self.choices.len())
-            .map(|port| self.forwarder.counters(port))
+            .map(|port| {
+                let counters = self.forwarder.counters(port);
+                (counters, self.forwarder.write_error(port))
+            })
             .collect();
         let opened = self.forwarder.ports().iter().zip(counters);
         let ports = self
             .choices
             .iter()
             .zip(opened)
-            .map(|(choice, (port, counters))| {
+            .map(|(choice, (port, (counters, error)))| {
                 let lost = Loss::ALL
                     .into_iter()
                     .map(|loss| (loss.name(), counters.lost(loss)));
@@ -462,6 +465,7 @@ impl Loop {
                         .filter(|(_, n)| *n > 0)
                         .map(|(k, n)| (k.to_owned(), n))
                         .collect(),
+                    write_error: error,
                 }
             });
         let lane = &self.forwarder.lanes()[LANE];

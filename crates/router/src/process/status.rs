@@ -54,7 +54,7 @@ pub struct Status {
     /// if any.
     #[serde(default)]
     pub cpu_latency_ns: Option<u64>,
-    /// Entries of `log` rules that were written.
+    /// Entries of `log` rules that were passed to the log. It reports lines that could not be written.
     #[serde(default)]
     pub logged: u64,
     /// Entries of `log` rules that were lost, because they were made faster than written.
@@ -112,6 +112,9 @@ pub struct PortStatus {
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
+    /// The system's answer to the last write that the port's file refused.
+    #[serde(default)]
+    pub write_error: Option<String>,
 }
 
 /// A request for the status that the loop may not have answered yet.
@@ -180,6 +183,9 @@ impl PortStatus {
         // Some workers may only send through it.
         if self.promiscuous.is_none() || part.promiscuous == Some(false) {
             self.promiscuous = part.promiscuous;
+        }
+        if self.write_error.is_none() {
+            self.write_error.clone_from(&part.write_error);
         }
     }
 }
@@ -266,6 +272,16 @@ impl fmt::Display for Status {
                 port.lost.values().sum::<u64>()
             )?;
         }
+        for port in self.ports.iter().filter(|port| !port.lost.is_empty()) {
+            let causes = port.lost.iter();
+            let causes: Vec<String> = causes
+                .map(|(cause, count)| format!("{cause} {count}"))
+                .collect();
+            writeln!(f, "lost at {}: {}", port.name, causes.join(", "))?;
+            if let Some(error) = &port.write_error {
+                writeln!(f, "the file of {} is not complete: {error}", port.name)?;
+            }
+        }
         for (is_on, text) in [
             (true, "promiscuous:"),
             (
@@ -315,7 +331,7 @@ impl fmt::Display for Status {
         }
         if self.logged + self.log_lost > 0 {
             let (logged, lost) = (self.logged, self.log_lost);
-            writeln!(f, "log: {logged} entries written, {lost} lost")?;
+            writeln!(f, "log: {logged} entries passed on, {lost} lost")?;
         }
         writeln!(
             f,
@@ -356,6 +372,39 @@ mod tests {
             [
                 "promiscuous: eth0, eth2",
                 "not promiscuous, frames may be lost without being counted: xdp:eth1"
+            ]
+        );
+    }
+
+    #[test]
+    fn the_summary_says_why_each_port_lost_frames() {
+        let port = |name: &str, lost: &[(&str, u64)]| PortStatus {
+            name: name.into(),
+            lost: lost.iter().map(|(why, n)| ((*why).into(), *n)).collect(),
+            ..PortStatus::default()
+        };
+        let status = Status {
+            ports: vec![
+                port("eth0", &[]),
+                port("eth1", &[("too_long", 3), ("down", 2)]),
+                PortStatus {
+                    write_error: Some("No space left on device".into()),
+                    ..port("pcap::out.pcap", &[("refused", 7)])
+                },
+            ],
+            ..Status::default()
+        };
+        let text = status.to_string();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("lost") || line.contains("file"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "lost at eth1: down 2, too_long 3",
+                "lost at pcap::out.pcap: refused 7",
+                "the file of pcap::out.pcap is not complete: No space left on device"
             ]
         );
     }

@@ -57,6 +57,11 @@ impl<W: Write> Writer<W> {
     }
 
     /// Returns the output, for its own methods.
+    pub const fn get_ref(&self) -> &W {
+        &self.out
+    }
+
+    /// Returns the output, for its own methods.
     pub const fn get_mut(&mut self) -> &mut W {
         &mut self.out
     }

@@ -4,6 +4,9 @@
 //! packet is written with the time at which it was due. The output is that of a router that is
 //! never late: the same bytes on every machine, however busy.
 
+use std::thread;
+use std::time::Duration;
+
 use sluice_core::{Cx, Span, Time};
 use sluice_net::port::Port;
 use sluice_net::port::registry::Playback;
@@ -30,13 +33,18 @@ impl FileTime {
     }
 
     /// Forwards at up to `instants` points in time. Returns whether more follow. None follows when
-    /// no frame will arrive and no held frame will ever be due.
+    /// no frame will arrive and no held frame will ever be due. Returns early, after a pause, if a file
+    /// that is written is far behind, for example because the disk is full.
     pub fn advance<P: Port, Q: Queueing, O: Observer>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
         instants: usize,
     ) -> bool {
         for _ in 0..instants {
+            if !forwarder.files_have_room() {
+                thread::sleep(PAUSE);
+                return true;
+            }
             let next = |port: &mut P| port.playback()?.next_arrival();
             let arrival = forwarder.ports.iter_mut().filter_map(next).min();
             if arrival.is_none() && forwarder.pool.held() == 0 {
@@ -62,6 +70,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let is_at_end = |file: &mut dyn Playback| file.next_arrival().is_none();
         let mut ports = self.ports.iter_mut();
         self.pool.held() == 0 && ports.all(|port| port.playback().is_some_and(is_at_end))
+    }
+
+    /// Returns whether all files that are written have room for the frames of an instant.
+    fn files_have_room(&mut self) -> bool {
+        let mut ports = self.ports.iter_mut();
+        ports.all(|port| port.playback().is_none_or(|file| file.has_room()))
     }
 
     /// Makes the ports free the slots that they hold, and write what they have buffered.
@@ -104,6 +118,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         }
     }
 }
+
+/// In this time, a fast disk writes some megabytes, and the loop is late for no order.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Sets the time of a port that plays files.
 fn set_time(port: &mut impl Port, now: Time) {
