@@ -80,7 +80,8 @@ const REPETITIONS: &str = "
 
 Repetitions differ in their seed only. A figure is reported as its median with the smallest and the
 largest value, and as its mean with the 95 % confidence interval from Student's t distribution with
-n - 1 degrees of freedom. Two sets of repetitions differ if Welch's t test rejects equal means at
-the 5 % level; with only one repetition, no test is made. The interval and the test assume that the
-means are about normally distributed. The median and the range need no assumption.
+n - 1 degrees of freedom. Two sets of repetitions differ if Welch's t test, two-sided and with the
+degrees of freedom of Welch and Satterthwaite (not rounded), rejects equal means at the 5 % level;
+with only one repetition, no test is made. The interval and the test assume that the means are about
+normally distributed. The median and the range need no assumption.
 ";
