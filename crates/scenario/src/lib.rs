@@ -440,7 +440,16 @@ impl Scenario {
                 Problem::new(at.unwrap_or(Place::File(0..0)), "there is no [[flow]]").hint(hint),
             );
         }
-        let expect = expect::read_all(root, &flows, variant, variants, problems);
+        let subject = expect::Subject {
+            flows: &flows,
+            // After an error in a link, figures of links would be reported too.
+            links: hops
+                .as_ref()
+                .map_or(PipeId::MOST_HOPS, |hops| hops.len() + 1),
+            variant,
+            variants,
+        };
+        let expect = expect::read_all(root, subject, problems);
         let (keys, hosts, measure, mut link, mut hops) = (keys?, hosts?, measure?, link?, hops?);
         if hosts.stall_share > Ratio::ONE {
             let message = format!(

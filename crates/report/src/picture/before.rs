@@ -40,7 +40,8 @@ impl Picture {
             return Err(PictureError::Repetitions);
         }
         for name in names(&self.axes.y) {
-            let Err(error) = Metric::parse(name, &first.scenario.flows) else {
+            let (flows, links) = (&first.scenario.flows, first.scenario.links().count());
+            let Err(error) = Metric::parse_on_path(name, flows, links) else {
                 continue;
             };
             let near = spelling::question(&error.word, error.candidates.iter().map(String::as_str));

@@ -19,6 +19,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {types} | {unit} | {doc} | {source} |");
     }
     page.push_str("\n## Figures of a direction of the link: `up.figure`, `down.figure`\n\n");
+    page.push_str(FURTHER_LINKS);
     figures(&mut page, pipe_metrics());
     let reasons: Vec<String> = DropReason::ALL
         .iter()
@@ -73,6 +74,13 @@ comparisons use these names. This page is generated from the declarations that t
   wire packets.
 - A figure that was not measured has no value, and an expectation of it fails. Of several runs, one
   without the figure counts as outside the bounds.
+";
+
+/// The figures of the links of `[[hop]]`, on both pages.
+pub(crate) const FURTHER_LINKS: &str = "\
+With `[[hop]]`, these are the figures of `[link]`. Those of the first `[[hop]]` are `up2.figure` and
+`down2.figure`, those of the second `up3.figure` and `down3.figure`, and so on.
+
 ";
 
 const REPETITIONS: &str = "

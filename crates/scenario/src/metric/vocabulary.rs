@@ -239,19 +239,35 @@ pub struct MetricError {
 }
 
 impl Metric {
-    /// Reads the name of a figure in a run with `flows`.
+    /// Reads the name of a figure in a run with `flows` and any number of links.
     ///
     /// # Errors
     /// A word has no meaning; the error has the accepted words.
     pub fn parse(name: &str, flows: &[Flow]) -> Result<Metric, MetricError> {
-        let kind = Self::parse_kind(name, flows)?;
+        Self::parse_among(name, flows, None)
+    }
+
+    /// Reads the name of a figure in a run with `flows` over a path of `links`.
+    ///
+    /// # Errors
+    /// As [`Metric::parse`]; also the name of a link that is not on the path.
+    pub fn parse_on_path(name: &str, flows: &[Flow], links: usize) -> Result<Metric, MetricError> {
+        Self::parse_among(name, flows, Some(links))
+    }
+
+    fn parse_among(
+        name: &str,
+        flows: &[Flow],
+        links: Option<usize>,
+    ) -> Result<Metric, MetricError> {
+        let kind = Self::parse_kind(name, flows, links)?;
         Ok(Metric {
             name: name.to_owned(),
             kind,
         })
     }
 
-    fn parse_kind(name: &str, flows: &[Flow]) -> Result<Kind, MetricError> {
+    fn parse_kind(name: &str, flows: &[Flow], links: Option<usize>) -> Result<Kind, MetricError> {
         if let Some(decl) = RUN_METRICS.iter().find(|decl| decl.name == name) {
             return Ok(Kind::Run(decl));
         }
@@ -267,7 +283,8 @@ impl Metric {
             },
             candidates,
         };
-        if let Some(pipe) = PipeId::from_word(subject) {
+        let is_there = |pipe: &PipeId| links.is_none_or(|links| pipe.hop() < links);
+        if let Some(pipe) = PipeId::from_word(subject).filter(is_there) {
             if let Some(decl) = pipe_metrics().find(|decl| decl.name == rest) {
                 return Ok(Kind::Pipe(pipe, decl));
             }
@@ -298,10 +315,14 @@ impl Metric {
             let all = names.iter().map(|name| (*name).to_owned());
             return Err(unknown_rest(all.chain(own).collect()));
         }
+        let pipes = (0..links.unwrap_or(1).min(PipeId::MOST_HOPS)).flat_map(|hop| {
+            let ways = [Direction::Up, Direction::Down];
+            ways.map(|way| PipeId::new(way, hop).word().to_owned())
+        });
         let subjects = flows
             .iter()
             .map(|flow| flow.name.clone())
-            .chain([Direction::Up, Direction::Down].map(|d| d.word().to_owned()))
+            .chain(pipes)
             .chain(RUN_METRICS.iter().map(|decl| decl.name.to_owned()));
         Err(MetricError {
             span: 0..subject.len(),
