@@ -219,9 +219,9 @@ fn read(node: &Node, subject: Subject<'_>, problems: &mut Problems) -> Option<(E
         max: max?,
         backend,
     };
-    expect
-        .check(table, &section, problems)
-        .then_some((expect, holds))
+    let is_right = expect.check(table, &section, problems)
+        && (!holds || expect.check_measured(&entry.node, subject, problems));
+    is_right.then_some((expect, holds))
 }
 
 /// Checks that the bound of a share is one: `90` is hardly ever meant, but `90%`.
@@ -317,6 +317,20 @@ impl Expect {
             }
             _ => true,
         }
+    }
+
+    /// Refuses a figure that no run of the variant can measure, so that the expectation would never be
+    /// met. A recording may have one.
+    fn check_measured(&self, metric: &Node, subject: Subject<'_>, problems: &mut Problems) -> bool {
+        let never = self.metric.never_measured(subject.flows);
+        let Some((why, mut remedy)) = never.filter(|_| !problems.is_recording()) else {
+            return true;
+        };
+        if subject.variants.len() > 1 {
+            remedy.push_str("; or name the variants that have it in `variant`");
+        }
+        problems.push(Problem::new(metric.at.clone(), why).hint(remedy));
+        false
     }
 
     /// Returns the bounds in words: `at least 9Mbit/s and at most 10Mbit/s`.

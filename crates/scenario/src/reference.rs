@@ -317,7 +317,9 @@ a key, too: `"link.queue.target" = ["1ms", "5ms", "20ms"]` sets the word `target
 both directions, whichever queue another axis chose. Without a matrix there is one variant, which is named after its queue."#;
 
 const EXPECT: &str = "\
-Each `[[expect]]` gives bounds for a figure. A run with a figure outside its bounds fails.";
+Each `[[expect]]` gives bounds for a figure. A run with a figure outside its bounds fails. A figure that
+no run can measure is refused before the first one: `fct` of a flow without `bytes`, or `jain` without
+two bulk TCP flows of one direction.";
 
 const OVERRIDES: &str = "
 ## Overrides
