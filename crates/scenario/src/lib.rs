@@ -70,8 +70,8 @@ pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
 pub use flow::types::*;
 pub use flow::{
-    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, TcpSettings,
-    TransferSettings,
+    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, Places,
+    TcpSettings, TransferSettings,
 };
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe, Preset, ScheduledLink};
