@@ -5,7 +5,7 @@ import { isComplete, packetsOf } from "../maths/verdict.ts";
 import type { Count, Direction, Quantiles, Queue, Report, Run } from "../model.ts";
 import { table } from "./parts.ts";
 import { variantName } from "./top.ts";
-import { callsOf, queueKey, queueTitle, rangeOver, route, scoreOf } from "./words.ts";
+import { callsOf, isExchange, queueKey, queueTitle, rangeOver, route, scoreOf } from "./words.ts";
 
 /** A smaller relative difference does not make a value the better one. */
 const BETTER_BY = 0.01;
@@ -123,11 +123,14 @@ function pingRows({ runs, ends }: Report): Row[] {
   const names = all.filter((name) => !calls.includes(name));
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
-    // A flow called ping needs no other name.
-    const label = names.length > 1 && name !== "ping" ? `Ping ${name},` : "Ping,";
+    const isPing = !isExchange(runs, name);
+    const word = isPing ? "Ping" : "Requests";
+    // A flow called by its type needs no other name.
+    const isNamed = names.length > 1 && name !== (isPing ? "ping" : "rr");
+    const label = isNamed ? `${word} ${name},` : `${word},`;
     return [
       rowOf(
-        labelled(`${label} two-way`, P),
+        labelled(`${label} ${isPing ? "two-way" : "response time"}`, P),
         runs,
         (run) => ping(run)?.two_way,
         sayQuantiles,
