@@ -13,7 +13,7 @@ import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/tic
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
 import { ends, ordered } from "../src/page/listing.ts";
-import { callsOf, rounds, scoreOf } from "../src/page/words.ts";
+import { callsOf, isExchange, outcome, rounds, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
@@ -41,6 +41,22 @@ test("a call has a score and no round trip", () => {
   const run = { pings, figures } as unknown as Run;
   assert.deepEqual(callsOf([run]), ["call-1", "call-2"]);
   assert.equal(scoreOf(run, "call-2"), 3.91);
+});
+
+test("requests have round trips and no delay in one direction", () => {
+  const figures = ["ping.p50", "ping.up.p50", "dns.p50", "call.up.p50", "call.mos"].map((name) => ({ name }));
+  const run = { figures } as unknown as Run;
+  const names = ["ping", "dns", "dns-2", "call", "lost"];
+  const found = names.filter((name) => isExchange([run], name));
+  assert.deepEqual(found, ["dns", "dns-2"]);
+});
+
+test("one expectation is not called several", () => {
+  assert.equal(outcome(0, 1), "The expectation of the scenario was met.");
+  assert.equal(outcome(1, 1), "The expectation of the scenario was not met.");
+  assert.equal(outcome(0, 3), "All 3 expectations of the scenario were met.");
+  assert.equal(outcome(1, 3), "1 of 3 expectations of the scenario was not met.");
+  assert.equal(outcome(2, 3), "2 of 3 expectations of the scenario were not met.");
 });
 
 test("what was not measured comes last in both orders, and hides no extremes", () => {

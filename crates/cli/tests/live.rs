@@ -631,6 +631,8 @@ fn settings_of_the_simulators_tcp_are_refused() {
         assert!(!output.status.success());
         let told = stderr(&output);
         assert!(told.contains(expected), "{told}");
+        // The key is in the sixth line.
+        assert!(told.contains("s.toml:6:"), "{told}");
         assert!(
             told.contains("the simulator (`--backend sim`) has it"),
             "{told}"

@@ -435,7 +435,7 @@ bare = true
     assert!(
         place
             .read("t.csv")
-            .starts_with("variant,backend,runs,link.rtt,link.queue,ping.p95_ns,ping.p95.min_ns,")
+            .starts_with("variant,backend,runs,link.rtt,link.queue,ping.p95_ns,ping.p95:min_ns,")
     );
     let unknown = place.fails(&["export", "out", "--table", "u.csv", "--figures", "ping.p59"]);
     assert!(

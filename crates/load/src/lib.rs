@@ -17,7 +17,7 @@ pub mod tcp;
 pub mod udp;
 pub mod web;
 
-use sluice_core::{Span, Stop, Time};
+use sluice_core::{Span, Stop, Time, spelling};
 use sluice_net::Clock;
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::socket::TimedReceiver;
@@ -84,7 +84,11 @@ pub enum TrafficError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     /// The kernel has no such congestion control.
-    #[error("the kernel has no congestion control {name:?}; it has {}", .available.join(", "))]
+    #[error(
+        "the kernel has no congestion control {name:?}; {}it has {}",
+        meant(.name, .available),
+        .available.join(", ")
+    )]
     CongestionControl {
         /// The requested value.
         name: String,
@@ -138,6 +142,12 @@ pub enum TrafficError {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+/// Returns the question whether the nearest of `available` is meant; empty if none is near.
+fn meant(name: &str, available: &[String]) -> String {
+    let question = spelling::question(name, available.iter().map(String::as_str));
+    question.map_or_else(String::new, |question| format!("{question} "))
 }
 
 impl<R> Running<R> {
@@ -302,3 +312,27 @@ pub struct Transfer {
 
 /// The longest time until a request to stop is noticed.
 const STOP_CHECK: Span = Span::from_ms(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_congestion_control_is_answered_with_the_nearest() {
+        let error = |name: &str| {
+            let error = TrafficError::CongestionControl {
+                name: name.to_owned(),
+                available: ["reno", "cubic"].map(str::to_owned).to_vec(),
+            };
+            error.to_string()
+        };
+        assert_eq!(
+            error("cubik"),
+            "the kernel has no congestion control \"cubik\"; did you mean `cubic`? it has reno, cubic"
+        );
+        assert_eq!(
+            error("vegas"),
+            "the kernel has no congestion control \"vegas\"; it has reno, cubic"
+        );
+    }
+}

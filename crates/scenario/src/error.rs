@@ -1,6 +1,7 @@
 //! Errors in a scenario, each with its place, the accepted values, and the source line with a
 //! caret.
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -96,6 +97,8 @@ pub(crate) struct Problems<'a> {
     source: Source<'a>,
     /// The steps of rates and delays that take turns, in all variants.
     turns: u64,
+    /// The bytes at which the lines of the text begin, when a place has been described.
+    lines: OnceCell<Vec<usize>>,
 }
 
 impl<'a> Problems<'a> {
@@ -105,6 +108,7 @@ impl<'a> Problems<'a> {
             list: Vec::new(),
             source,
             turns: 0,
+            lines: OnceCell::new(),
         }
     }
 
@@ -149,7 +153,8 @@ impl<'a> Problems<'a> {
     pub fn describe(&self, place: &Place) -> Option<String> {
         match place {
             Place::File(range) => {
-                let (line, column) = self.source.position(range.start);
+                let lines = self.lines.get_or_init(|| self.source.lines());
+                let (line, column) = self.source.position_in(lines, range.start);
                 Some(format!("{}:{line}:{column}", self.source.name))
             }
             Place::Option(number, range) => {

@@ -136,32 +136,38 @@ pub(crate) const KEYS: &[KeyDecl] = &[
     },
 ];
 
-/// Reads the expectations that apply to the variant called `variant`. Names of variants are
-/// compared with `variants`, unless that is empty.
-pub(crate) fn read_all(
-    root: &Table,
-    flows: &[Flow],
-    variant: &str,
-    variants: &[String],
-    problems: &mut Problems,
-) -> Vec<Expect> {
+/// The runs that expectations are about.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    /// The flows.
+    pub flows: &'a [Flow],
+    /// The number of links on the path.
+    pub links: usize,
+    /// The name of the variant.
+    pub variant: &'a str,
+    /// The names of all variants; empty if they are not known.
+    pub variants: &'a [String],
+}
+
+/// Reads the expectations that apply to the variant of `subject`.
+pub(crate) fn read_all(root: &Table, subject: Subject<'_>, problems: &mut Problems) -> Vec<Expect> {
     let items = items("expect", root, problems).unwrap_or_default();
     items
         .iter()
         .filter_map(|node| {
-            let (expect, holds) = read(node, flows, variant, variants, problems)?;
+            let (expect, holds) = read(node, subject, problems)?;
             holds.then_some(expect)
         })
         .collect()
 }
 
-fn read(
-    node: &Node,
-    flows: &[Flow],
-    variant: &str,
-    variants: &[String],
-    problems: &mut Problems,
-) -> Option<(Expect, bool)> {
+fn read(node: &Node, subject: Subject<'_>, problems: &mut Problems) -> Option<(Expect, bool)> {
+    let Subject {
+        flows,
+        links,
+        variant,
+        variants,
+    } = subject;
     let section = Section::new("[[expect]]", node.at.clone());
     let table = as_table("an expectation", node, problems)?;
     let known: Vec<&str> = KEYS.iter().map(|decl| decl.name).collect();
@@ -180,7 +186,12 @@ fn read(
     let Value::Text(name) = &entry.node.value else {
         return problems.refuse(wrong_type("metric", &entry.node, "a string"));
     };
-    let metric = match Metric::parse(name, flows) {
+    let metric = match Metric::parse_on_path(name, flows, links) {
+        // Older programs accepted the names of links that are not there.
+        Err(_) if problems.is_recording() => Metric::parse(name, flows),
+        known => known,
+    };
+    let metric = match metric {
         Ok(metric) => metric,
         Err(error) => {
             let at = entry.node.within(error.span);
@@ -208,9 +219,9 @@ fn read(
         max: max?,
         backend,
     };
-    expect
-        .check(table, &section, problems)
-        .then_some((expect, holds))
+    let is_right = expect.check(table, &section, problems)
+        && (!holds || expect.check_measured(&entry.node, subject, problems));
+    is_right.then_some((expect, holds))
 }
 
 /// Checks that the bound of a share is one: `90` is hardly ever meant, but `90%`.
@@ -306,6 +317,20 @@ impl Expect {
             }
             _ => true,
         }
+    }
+
+    /// Refuses a figure that no run of the variant can measure, so that the expectation would never be
+    /// met. A recording may have one.
+    fn check_measured(&self, metric: &Node, subject: Subject<'_>, problems: &mut Problems) -> bool {
+        let never = self.metric.never_measured(subject.flows);
+        let Some((why, mut remedy)) = never.filter(|_| !problems.is_recording()) else {
+            return true;
+        };
+        if subject.variants.len() > 1 {
+            remedy.push_str("; or name the variants that have it in `variant`");
+        }
+        problems.push(Problem::new(metric.at.clone(), why).hint(remedy));
+        false
     }
 
     /// Returns the bounds in words: `at least 9Mbit/s and at most 10Mbit/s`.

@@ -6,7 +6,6 @@
 //! laboratory does not compile. No other code distinguishes types of flow.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
 use sluice_core::{Bytes, Span};
 
@@ -15,7 +14,7 @@ use super::field::{Dscp, Name, Word};
 use super::schema::{KeyDecl, Keys, Section, items, keys, names};
 use super::source::Place;
 use super::tree::{Node, Table, Value};
-use super::words::{Direction, PipeId, TcpEcn};
+use super::words::{Direction, TcpEcn};
 
 keys! {
     /// The keys that all types of flow have.
@@ -189,6 +188,8 @@ pub struct Flow {
     pub kind: FlowKind,
     /// The settings of its TCP, if it has one.
     pub tcp: Option<TcpSettings>,
+    /// Where the scenario has the flow and its keys.
+    pub places: Places,
 }
 
 /// One single flow of a run.
@@ -352,11 +353,16 @@ macro_rules! declare {
 }
 
 mod hops;
+mod naming;
+mod places;
 mod report;
 mod settings;
 
 pub use hops::Hops;
+use naming::{RESERVED, is_of_hop};
+pub(crate) use naming::{instance_names, name_all};
 pub use pcap::PcapPacket;
+pub use places::Places;
 pub use report::OwnFigure;
 pub use settings::TcpSettings;
 pub use web::ObjectSize;
@@ -384,6 +390,11 @@ impl Flow {
     /// Returns how long each flow lasts, unless the run ends before.
     pub fn life(&self) -> Span {
         self.stop.saturating_sub(self.start)
+    }
+
+    /// Returns `file:line:column` of the flow's main key, or of the flow, for errors of a run.
+    pub fn place(&self) -> Option<&str> {
+        self.kind.place().or(self.places.first(&[]))
     }
 
     /// Returns warnings about settings that have no effect.
@@ -470,6 +481,7 @@ impl Flow {
             class: common.class,
             kind,
             tcp,
+            places: Places::of(node, table, problems),
         };
         flow.check_times(table, duration, problems).then_some(flow)
     }
@@ -623,58 +635,6 @@ pub(crate) fn write_all(flows: &[Flow], root: &mut Table) {
     }
 }
 
-/// Names each flow that has no name: its type, with a number if several have none.
-pub(crate) fn name_all(root: &mut Table) {
-    let Some(entry) = root.0.iter_mut().find(|entry| entry.key == "flow") else {
-        return;
-    };
-    let Value::Array(items) = &mut entry.node.value else {
-        return;
-    };
-    let type_of = |table: &Table| match table.node("type").map(|node| &node.value) {
-        Some(Value::Text(word)) => word.clone(),
-        _ => "flow".to_owned(),
-    };
-    let unnamed: Vec<String> = items
-        .iter()
-        .filter_map(Node::as_table)
-        .filter(|table| table.node("name").is_none())
-        .map(type_of)
-        .collect();
-    let mut seen: Vec<String> = Vec::new();
-    for item in items.iter_mut() {
-        let at = item.at.clone();
-        let Value::Table(table) = &mut item.value else {
-            continue;
-        };
-        if table.node("name").is_some() {
-            continue;
-        }
-        let word = type_of(table);
-        seen.push(word.clone());
-        let number = seen.iter().filter(|w| **w == word).count();
-        let name = match unnamed.iter().filter(|w| **w == word).count() {
-            1 => word,
-            _ => format!("{word}{number}"),
-        };
-        let name = Node {
-            value: Value::Text(name),
-            at: at.clone(),
-            text_at: None,
-        };
-        table.set("name", at, name);
-    }
-}
-
-/// Returns the names of the single flows.
-pub(crate) fn instance_names(flow: &Flow) -> impl Iterator<Item = String> + '_ {
-    let numbers: RangeInclusive<u64> = 1..=flow.count;
-    numbers.map(|number| match flow.count {
-        1 => flow.name.clone(),
-        _ => format!("{}-{number}", flow.name),
-    })
-}
-
 /// Returns the types of flow that have a figure of this name.
 pub(crate) fn flow_types_with(metric: &str) -> Vec<&'static str> {
     let with = TYPES
@@ -682,15 +642,3 @@ pub(crate) fn flow_types_with(metric: &str) -> Vec<&'static str> {
         .filter(|(_, _, _, metrics)| metrics.contains(&metric));
     with.map(|(name, ..)| *name).collect()
 }
-
-/// Returns whether `name` is that of a direction of a `[[hop]]` of the scenario, such as `up2`.
-fn is_of_hop(name: &str, root: &Table) -> bool {
-    let hops = match root.node("hop").map(|node| &node.value) {
-        Some(Value::Array(hops)) => hops.len(),
-        _ => 0,
-    };
-    PipeId::from_word(name).is_some_and(|pipe| (1..=hops).contains(&pipe.hop()))
-}
-
-/// First words of metrics that do not belong to a flow.
-pub(crate) const RESERVED: &[&str] = &["up", "down", "total", "jain", "accuracy"];

@@ -70,8 +70,8 @@ pub use field::{Dscp, Name, Queue, Word};
 pub use file::TextFile;
 pub use flow::types::*;
 pub use flow::{
-    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, TcpSettings,
-    TransferSettings,
+    FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, Places,
+    TcpSettings, TransferSettings,
 };
 pub(crate) use flow::{flow_types_with, instance_names};
 pub use link::{Link, Pipe, Preset, ScheduledLink};
@@ -440,7 +440,16 @@ impl Scenario {
                 Problem::new(at.unwrap_or(Place::File(0..0)), "there is no [[flow]]").hint(hint),
             );
         }
-        let expect = expect::read_all(root, &flows, variant, variants, problems);
+        let subject = expect::Subject {
+            flows: &flows,
+            // After an error in a link, figures of links would be reported too.
+            links: hops
+                .as_ref()
+                .map_or(PipeId::MOST_HOPS, |hops| hops.len() + 1),
+            variant,
+            variants,
+        };
+        let expect = expect::read_all(root, subject, problems);
         let (keys, hosts, measure, mut link, mut hops) = (keys?, hosts?, measure?, link?, hops?);
         if hosts.stall_share > Ratio::ONE {
             let message = format!(

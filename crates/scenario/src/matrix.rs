@@ -82,8 +82,12 @@ pub(crate) fn take_axes(root: &mut Table, problems: &mut Problems) -> Vec<Axis> 
 }
 
 fn twice(path: &str, at: &Place, other: &str, other_at: &Place) -> Problem {
-    let message = format!("`{other}` and `{path}` set the same key");
-    Problem::new(at.clone(), message).other(other_at.clone(), "the first is set")
+    let message = match path == other {
+        true => format!("`{path}` is set twice"),
+        false => format!("`{other}` and `{path}` set the same key"),
+    };
+    let problem = Problem::new(at.clone(), message).hint("leave out one of the two");
+    problem.other(other_at.clone(), "the first is set")
 }
 
 /// Returns whether two paths set the same key, or one of them a table with the other's key. A word

@@ -8,7 +8,7 @@ use super::effects::Effects;
 use super::field::show_span;
 use super::schema::{KeyDecl, Keys, Presence};
 use super::{Direction, Hosts, Measure, Preset, RootKeys, expect, flow, link};
-use crate::metric::{FLOW_METRICS, MetricDecl, RUN_METRICS, Unit, pipe_metrics};
+use crate::metric::{FLOW_METRICS, FURTHER_LINKS, MetricDecl, RUN_METRICS, Unit, pipe_metrics};
 
 /// Returns the reference of all keys of a scenario, as Markdown.
 pub fn reference() -> String {
@@ -50,6 +50,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {} | {unit} | {doc} |", types.join(", "));
     }
     page.push_str("\n### Figures of a direction of the link: `up.figure`, `down.figure`\n\n");
+    page.push_str(FURTHER_LINKS);
     figures(page, pipe_metrics());
     let drops = "| `drops.REASON` | count | wire packets dropped for one reason: ";
     let reasons: Vec<String> = sluice_core::DropReason::ALL
@@ -256,7 +257,7 @@ Each `[[hop]]` is a further link on the path, with the same keys as `[link]` and
 Packets that go up pass `[link]` and then the hops in their order; packets that go down pass them in
 the opposite order. A flow passes all of them unless its `hops` selects some, so that traffic can
 cross only one of several routers. In `[matrix]` and `--set` the first `[[hop]]` is `hop.2`, because
-`[link]` is the first link.";
+`[link]` is the first link. Its figures begin with `up2` and `down2`, such as `up2.utilisation`.";
 
 const RULES: &str = "\
 A dummynet configuration can replace the links: the commands of `ipfw` and `dnctl`, one per line.
@@ -317,7 +318,9 @@ a key, too: `"link.queue.target" = ["1ms", "5ms", "20ms"]` sets the word `target
 both directions, whichever queue another axis chose. Without a matrix there is one variant, which is named after its queue."#;
 
 const EXPECT: &str = "\
-Each `[[expect]]` gives bounds for a figure. A run with a figure outside its bounds fails.";
+Each `[[expect]]` gives bounds for a figure. A run with a figure outside its bounds fails. A figure that
+no run can measure is refused before the first one: `fct` of a flow without `bytes`, or `jain` without
+two bulk TCP flows of one direction.";
 
 const OVERRIDES: &str = "
 ## Overrides

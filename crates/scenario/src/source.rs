@@ -39,6 +39,22 @@ impl Source<'_> {
         )
     }
 
+    /// Returns the bytes at which the lines begin.
+    pub fn lines(&self) -> Vec<usize> {
+        let ends = self.text.match_indices('\n');
+        std::iter::once(0)
+            .chain(ends.map(|(at, _)| at + 1))
+            .collect()
+    }
+
+    /// Does the same as [`Source::position`] with the beginnings of the lines, for many places.
+    pub fn position_in(&self, lines: &[usize], byte: usize) -> (usize, usize) {
+        let byte = byte.min(self.text.len());
+        let line = lines.partition_point(|start| *start <= byte);
+        let start = line.checked_sub(1).map_or(0, |last| lines[last]);
+        (line, self.text[start..byte].chars().count() + 1)
+    }
+
     /// Returns an override as the user wrote it, and the part of that which `range` of the override
     /// comes from.
     pub fn option(&self, number: usize, range: &Range<usize>) -> (String, Range<usize>) {
@@ -67,3 +83,28 @@ impl Source<'_> {
 }
 
 const FLAG: &str = "--set ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_to_a_position_agree() {
+        let source = Source {
+            text: "a = 1\n\nb\u{e4}r = 2\n",
+            ..Source::default()
+        };
+        let lines = source.lines();
+        assert_eq!(lines, [0, 6, 7, 16]);
+        for (byte, position) in [
+            (0, (1, 1)),
+            (5, (1, 6)),
+            (6, (2, 1)),
+            (10, (3, 3)),
+            (99, (4, 1)),
+        ] {
+            assert_eq!(source.position(byte), position);
+            assert_eq!(source.position_in(&lines, byte), position);
+        }
+    }
+}

@@ -8,6 +8,7 @@ import { variantName } from "./top.ts";
 import {
   callsOf,
   completeOf,
+  isExchange,
   queueKey,
   queueTitle,
   rangeOver,
@@ -134,11 +135,14 @@ function pingRows({ runs, ends }: Report): Row[] {
   const names = all.filter((name) => !calls.includes(name));
   return names.flatMap((name) => {
     const ping = (run: Run) => run.pings.find((entry) => entry.name === name);
-    // A flow called ping needs no other name.
-    const label = names.length > 1 && name !== "ping" ? `Ping ${name},` : "Ping,";
+    const isPing = !isExchange(runs, name);
+    const word = isPing ? "Ping" : "Requests";
+    // A flow called by its type needs no other name.
+    const isNamed = names.length > 1 && name !== (isPing ? "ping" : "rr");
+    const label = isNamed ? `${word} ${name},` : `${word},`;
     return [
       rowOf(
-        labelled(`${label} two-way`, P),
+        labelled(`${label} ${isPing ? "two-way" : "response time"}`, P),
         runs,
         (run) => ping(run)?.two_way,
         sayQuantiles,

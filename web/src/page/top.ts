@@ -6,7 +6,7 @@ import { describe, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 import { dashes, variantVariable } from "../theme.ts";
 import { alike, count, sentence, table } from "./parts.ts";
-import { repetitionNote } from "./words.ts";
+import { outcome, repetitionNote } from "./words.ts";
 
 /** Beyond these limits, the inaccuracy of the emulation shows in the figures: 0.1 % of the rate, 1 ms late. */
 const RATE_ERROR_LIMIT = 0.001;
@@ -120,16 +120,12 @@ export function expectations(report: Report): HTMLElement | null {
     ];
   };
   const head = ["", "Run", "Figure", "Measured", "Expected", ""];
-  const result =
-    failed.length === 0
-      ? `All ${all.length} expectations of the scenario were met.`
-      : `${failed.length} of ${all.length} expectations of the scenario were not met.`;
   const rest = all.filter(({ expectation }) => expectation.passed);
   return h(
     "section",
     { class: failed.length > 0 ? "card doubtful" : "card", id: "expectations" },
     h("h2", {}, "Expectations"),
-    h("p", { class: failed.length > 0 ? "doubt" : "" }, result),
+    h("p", { class: failed.length > 0 ? "doubt" : "" }, outcome(failed.length, all.length)),
     failed.length > 0 ? table(head, failed.map(row)) : null,
     rest.length > 0
       ? h(

@@ -1,4 +1,4 @@
-/** Names of directions, queues and flows. */
+/** Names of directions, queues and flows, and sentences about them. */
 import { whole } from "../maths/format.ts";
 import {
   type Direction,
@@ -13,11 +13,29 @@ import {
 
 /** Whether a flow is a call: it has a mean opinion score, and its delay in one direction only. */
 export function isCall(runs: Run[], name: string): boolean {
-  // Several calls of one flow share its figures.
-  const flow = [name, name.replace(/-\d+$/, "")];
-  const has = (figure: string) =>
-    runs.some((run) => run.figures.some((entry) => flow.some((word) => entry.name === `${word}.${figure}`)));
+  const has = figuresOf(runs, name);
   return has("mos") && !has("p50");
+}
+
+/** Whether a flow is requests and responses over a connection: it has round trips, and no one-way delay. */
+export function isExchange(runs: Run[], name: string): boolean {
+  const has = figuresOf(runs, name);
+  return has("p50") && !has("up.p50") && !has("down.p50");
+}
+
+/** Whether any run has a figure of the flow. */
+function figuresOf(runs: Run[], name: string): (figure: string) => boolean {
+  // Several of one flow share its figures.
+  const flow = [name, name.replace(/-\d+$/, "")];
+  return (figure) =>
+    runs.some((run) => run.figures.some((entry) => flow.some((word) => entry.name === `${word}.${figure}`)));
+}
+
+/** "All 3 expectations of the scenario were met." */
+export function outcome(failed: number, all: number): string {
+  if (all === 1) return `The expectation of the scenario was ${failed === 1 ? "not met" : "met"}.`;
+  if (failed === 0) return `All ${all} expectations of the scenario were met.`;
+  return `${failed} of ${all} expectations of the scenario ${failed === 1 ? "was" : "were"} not met.`;
 }
 
 /** The mean opinion score of a call, or of several of one flow. */

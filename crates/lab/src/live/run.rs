@@ -49,23 +49,30 @@ pub enum LiveError {
     #[error("cannot create a pair of sockets to watch the router: {0}")]
     Watch(std::io::Error),
     /// The live backend lacks something that the scenario requires.
-    #[error("{what} is not possible with the live backend; the simulator (`--backend sim`) has it")]
+    #[error(
+        "{}{what} is not possible with the live backend; the simulator (`--backend sim`) has it",
+        at(.place)
+    )]
     Unsupported {
+        /// The place in the scenario, if it is one flow's.
+        place: Option<String>,
         /// The setting.
         what: String,
     },
     /// The kernel lacks something that a flow requires, and the simulator has.
-    #[error("flow `{flow}`: {error}; the simulator (`--backend sim`) has it")]
+    #[error("{}flow `{flow}`: {error}; the simulator (`--backend sim`) has it", at(.place))]
     OnlySimulated {
+        /// The place in the scenario.
+        place: Option<String>,
         /// The flow.
         flow: String,
         /// The missing feature.
         error: TrafficError,
     },
     /// A flow could not start, or ended with an error.
-    #[error("{}flow `{flow}`: {error}", .place.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+    #[error("{}flow `{flow}`: {error}", at(.place))]
     Traffic {
-        /// The place in the scenario, if the flow has one.
+        /// The place in the scenario.
         place: Option<String>,
         /// The flow.
         flow: String,
@@ -73,15 +80,22 @@ pub enum LiveError {
         error: TrafficError,
     },
     /// A flow failed; its measurements are recorded.
-    #[error("{}flow `{flow}`: {reason}", .place.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+    #[error("{}flow `{flow}`: {reason}", at(.place))]
     Failed {
-        /// The place in the scenario, if the flow has one.
+        /// The place in the scenario.
         place: Option<String>,
         /// The flow.
         flow: String,
         /// The failure.
         reason: String,
     },
+}
+
+/// Returns a place as the beginning of a message.
+fn at(place: &Option<String>) -> String {
+    place
+        .as_ref()
+        .map_or_else(String::new, |at| format!("{at}: "))
 }
 
 /// The measurements of a run.
@@ -128,12 +142,11 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
         let of_its = flow::of(&instance.flow.kind).check();
         of_its.map_err(|error| traffic_error(&instance, error))?;
         if let Some(name) = instance.flow.kind.tcp().map(|(cc, _)| cc.0.as_str()) {
+            let place = instance.flow.places.first(&["cc"]).map(str::to_owned);
+            let flow = instance.name.clone();
             let refused = |error| match sluice_tcp::cc::find(name) {
-                Some(_) => LiveError::OnlySimulated {
-                    flow: instance.name.clone(),
-                    error,
-                },
-                None => traffic_error(&instance, error),
+                Some(_) => LiveError::OnlySimulated { place, flow, error },
+                None => LiveError::Traffic { place, flow, error },
             };
             tcp::check_congestion_control(&here, name).map_err(refused)?;
         }
@@ -143,37 +156,47 @@ pub fn check(scenario: &Scenario) -> Result<(), LiveError> {
 
 fn traffic_error(instance: &FlowInstance<'_>, error: TrafficError) -> LiveError {
     LiveError::Traffic {
-        place: instance.flow.kind.place().map(str::to_owned),
+        place: instance.flow.place().map(str::to_owned),
         flow: instance.name.clone(),
         error,
     }
 }
 
+/// The error that the live backend lacks `what`, a setting of `flow` by one of `keys`.
+fn unsupported(flow: &Flow, keys: &[&str], what: String) -> LiveError {
+    LiveError::Unsupported {
+        place: flow.places.first(keys).map(str::to_owned),
+        what,
+    }
+}
+
 fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
-    let refuse = |what: String| Err(LiveError::Unsupported { what });
     let (ways, way_of_flow) = ways(scenario);
     if ways.len() > MOST_WAYS {
-        return refuse(format!(
+        let what = format!(
             "a run with {} different `rtt`, `class`, `hops`, `initial_window` and hosts of flows, or programs",
             ways.len()
-        ));
+        );
+        return Err(LiveError::Unsupported { place: None, what });
     }
     if scenario.hosts.are_several() {
         check_hosts(scenario, &nets(&ways), &way_of_flow)?;
     }
     for flow in &scenario.flows {
-        if let Some((setting, reason)) = flow.beyond_kernel() {
-            return refuse(format!("`{setting}` of flow `{}` ({reason})", flow.name));
+        if let Some((key, setting, reason)) = flow.beyond_kernel() {
+            let what = format!("`{setting}` of flow `{}` ({reason})", flow.name);
+            return Err(unsupported(flow, &[key], what));
         }
     }
     // Such flows have their own addresses, for which the rules have no entries.
     let mut flows = scenario.flows.iter();
     let has_window = flows.find(|flow| flow.kind.initial_window().is_some());
     if let (Some(_), Some(flow)) = (&scenario.rules, has_window) {
-        return refuse(format!(
+        let what = format!(
             "the `initial_window` of flow `{}` behind `rules`",
             flow.name
-        ));
+        );
+        return Err(unsupported(flow, &["initial_window"], what));
     }
     Ok(())
 }
@@ -181,24 +204,25 @@ fn check_support(scenario: &Scenario) -> Result<(), LiveError> {
 /// Checks that every host has one address, so that a queue recognises it.
 fn check_hosts(scenario: &Scenario, nets: &[u8], way_of_flow: &[usize]) -> Result<(), LiveError> {
     for (flow, way) in scenario.flows.iter().zip(way_of_flow) {
-        let what = if flow.kind.has_own_addresses() {
+        if flow.kind.has_own_addresses() {
             continue;
-        } else if flow.kind.initial_window().is_some() {
+        }
+        if flow.kind.initial_window().is_some() {
             // The window belongs to the route to an address, which other hosts use, too.
-            format!(
+            let what = format!(
                 "the `initial_window` of flow `{}` with several hosts",
                 flow.name
-            )
-        } else if nets[*way] > 0 {
-            format!(
+            );
+            return Err(unsupported(flow, &["initial_window"], what));
+        }
+        if nets[*way] > 0 {
+            let what = format!(
                 "with several hosts, an `rtt`, `class` or `hops` of flow `{}` that other flows between its hosts \
                  do not have",
                 flow.name
-            )
-        } else {
-            continue;
-        };
-        return Err(LiveError::Unsupported { what });
+            );
+            return Err(unsupported(flow, &["rtt", "class", "hops"], what));
+        }
     }
     Ok(())
 }
@@ -335,7 +359,7 @@ pub fn run(
             Ok(report) => {
                 if let Some(reason) = report.failure() {
                     failed.get_or_insert(LiveError::Failed {
-                        place: instance.flow.kind.place().map(str::to_owned),
+                        place: instance.flow.place().map(str::to_owned),
                         flow: instance.name.clone(),
                         reason,
                     });
@@ -576,8 +600,8 @@ mod tests {
         };
         assert_eq!(
             check("cubic").unwrap_err(),
-            "`growth = \"bytes\"` of flow `bulk` (the kernel's CUBIC grows by whole segments) is not possible \
-             with the live backend; the simulator (`--backend sim`) has it"
+            "x.toml:8:10: `growth = \"bytes\"` of flow `bulk` (the kernel's CUBIC grows by whole segments) is \
+             not possible with the live backend; the simulator (`--backend sim`) has it"
         );
         // With other congestion controls the setting has no effect and causes a warning.
         assert_eq!(check("reno"), Ok(()));
@@ -601,14 +625,14 @@ mod tests {
         assert_eq!(
             check("rtt = \"50ms\""),
             Err(format!(
-                "with several hosts, an `rtt`, `class` or `hops` of flow `b` that other flows between its \
-                 hosts do not have{tail}"
+                "x.toml:12:7: with several hosts, an `rtt`, `class` or `hops` of flow `b` that other flows \
+                 between its hosts do not have{tail}"
             ))
         );
         assert_eq!(
             check("host_up = 2\ninitial_window = 4"),
             Err(format!(
-                "the `initial_window` of flow `b` with several hosts{tail}"
+                "x.toml:13:18: the `initial_window` of flow `b` with several hosts{tail}"
             ))
         );
     }
@@ -625,27 +649,27 @@ mod tests {
         for (keys, expected) in [
             (
                 "abe = true",
-                "`abe = true` of flow `rr` (the kernel treats a mark as a loss)",
+                "6:7: `abe = true` of flow `rr` (the kernel treats a mark as a loss)",
             ),
             (
                 "slow_start = \"standard\"",
-                "`slow_start = \"standard\"` of flow `rr` (the kernel's `cubic` ends slow start in another way)",
+                "6:14: `slow_start = \"standard\"` of flow `rr` (the kernel's `cubic` ends slow start in another way)",
             ),
             (
                 "pacing = true",
-                "`pacing = true` of flow `rr` (the kernel's `cubic` does not pace)",
+                "6:10: `pacing = true` of flow `rr` (the kernel's `cubic` does not pace)",
             ),
             (
                 "cc = \"bbr\"\npacing = false",
-                "`pacing = false` of flow `rr` (the kernel's `bbr` paces)",
+                "7:10: `pacing = false` of flow `rr` (the kernel's `bbr` paces)",
             ),
             (
                 "rto_floor = { total = \"1s\" }",
-                "`rto_floor = { total = \"1s\" }` of flow `rr` (the kernel's is 200ms beyond the smoothed RTT)",
+                "6:13: `rto_floor = { total = \"1s\" }` of flow `rr` (the kernel's is 200ms beyond the smoothed RTT)",
             ),
         ] {
             let expected = format!(
-                "{expected} is not possible with the live backend; the simulator (`--backend sim`) has it"
+                "x.toml:{expected} is not possible with the live backend; the simulator (`--backend sim`) has it"
             );
             assert_eq!(check(keys), Err(expected));
         }

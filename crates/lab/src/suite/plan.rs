@@ -361,22 +361,22 @@ impl Suite {
                     experiment.runs.retain(|run| run.backend != backend);
                 }
                 let of_it = experiment.runs.iter().filter(|run| run.backend == backend);
-                let checked = of_it
-                    .map(|run| &run.variant)
-                    .try_for_each(|variant| run::check(variant, backend, any_size));
-                let Err(error) = checked else {
+                let Some((error, variants)) = refused(of_it, any_size) else {
                     continue;
                 };
                 experiment.runs.retain(|run| run.backend != backend);
                 // Reported once, since it is the same for all.
-                let is_privilege = matches!(error, RunError::Live(LiveError::Privilege(_)));
-                missing_privilege |= is_privilege;
-                self.failures.push(Failure {
-                    what: match is_privilege {
-                        true => "live runs".to_owned(),
-                        false => experiment.file.display().to_string(),
+                let is_of_all = is_privilege(&error);
+                missing_privilege |= is_of_all;
+                self.failures.push(match is_of_all {
+                    true => Failure {
+                        what: "live runs".to_owned(),
+                        error: error.into(),
                     },
-                    error: error.into(),
+                    false => Failure {
+                        what: experiment.file.display().to_string(),
+                        error: format!("{error}{variants}").into(),
+                    },
                 });
             }
         }
@@ -399,6 +399,57 @@ impl Suite {
         let mut runs = self.experiments.iter().flat_map(|e| &e.runs);
         runs.any(|run| run.backend == Backend::Live)
     }
+}
+
+/// Returns the first error of the variants of `runs` that cannot be executed, and in words which of them
+/// have it; `None` if all can be executed.
+fn refused<'a>(
+    runs: impl Iterator<Item = &'a Planned>,
+    any_size: bool,
+) -> Option<(RunError, String)> {
+    let mut first: Option<(RunError, String, Vec<&str>)> = None;
+    let (mut all, mut last) = (0, None);
+    for run in runs {
+        let name = run.variant.name.as_str();
+        // Runs that differ in their seed only are consecutive.
+        if last.replace(name) == Some(name) {
+            continue;
+        }
+        all += 1;
+        let Err(error) = run::check(&run.variant, run.backend, any_size) else {
+            continue;
+        };
+        let text = error.to_string();
+        if let Some((_, known, variants)) = &mut first {
+            if *known == text {
+                variants.push(name);
+            }
+        } else if is_privilege(&error) {
+            return Some((error, String::new()));
+        } else {
+            first = Some((error, text, vec![name]));
+        }
+    }
+    let (error, _, variants) = first?;
+    let count = variants.len();
+    let words = match all {
+        1 => String::new(),
+        _ if count == all => format!(" (in all {all} variants)"),
+        _ => {
+            let names = variants.iter().take(MOST_NAMES);
+            let mut names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+            if count > MOST_NAMES {
+                names.push("...".to_owned());
+            }
+            format!(" (in {count} of {all} variants: {})", names.join(", "))
+        }
+    };
+    Some((error, words))
+}
+
+/// Returns whether an error is that of the process, and not that of a scenario.
+fn is_privilege(error: &RunError) -> bool {
+    matches!(error, RunError::Live(LiveError::Privilege(_)))
 }
 
 fn broken(file: &Path, errors: ScenarioErrors) -> Failure {
@@ -445,3 +496,6 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), PlanError> {
     }
     Ok(())
 }
+
+/// The most variants that an error names.
+const MOST_NAMES: usize = 3;

@@ -194,6 +194,47 @@ fn a_broken_scenario_does_not_stop_the_others() {
 }
 
 #[test]
+fn an_error_of_some_variants_names_its_place_and_them() {
+    let place = Place::new();
+    let error = |flow: &str, matrix: &str, backend| {
+        let text = SCENARIO.replace("type = \"udp\"\nrate = \"1Mbit/s\"", flow);
+        let file = place.write(
+            "s.toml",
+            &text.replace("[matrix]\n", &format!("[matrix]\n{matrix}")),
+        );
+        let request = Request {
+            backends: Some(Backends::One(backend)),
+            repeat: 2,
+            ..place.request("s.toml")
+        };
+        let mut suite = request.plan().expect("a plan");
+        suite.check(false);
+        assert_eq!((suite.failures.len(), suite.len()), (1, 0));
+        let error = suite.failures[0].error.to_string();
+        error.replace(&format!("{}:", file.display()), "s.toml:")
+    };
+    let refused = "s.toml:9:22: `pacing = true` of flow `tcp` (the kernel's `cubic` does not pace) is \
+                   not possible with the live backend; the simulator (`--backend sim`) has it";
+    // Line 8 is `[matrix]`, and the value begins behind `"flow.tcp.pacing" = [`.
+    assert_eq!(
+        error(
+            "type = \"tcp\"",
+            "\"flow.tcp.pacing\" = [true, false]\n",
+            Backend::Live
+        ),
+        format!("{refused} (in 2 of 4 variants: `pacing=true fifo`, `pacing=true codel`)")
+    );
+    let unknown = error("type = \"tcp\"\ncc = \"cubik\"", "", Backend::Sim);
+    assert!(
+        unknown.starts_with(
+            "s.toml:14:6: flow `tcp`: the simulator has no congestion control `cubik`; did you"
+        ),
+        "{unknown}"
+    );
+    assert!(unknown.ends_with(" (in all 2 variants)"), "{unknown}");
+}
+
+#[test]
 fn more_than_sixteen_runs_get_pages_on_request_only() {
     let place = Place::new();
     place.write("s.toml", SCENARIO);

@@ -414,18 +414,11 @@ fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
     for column in columns {
         let name = column.heading.as_deref().unwrap_or(&column.name);
         let suffix = suffix(column.unit);
-        for part in [
-            "",
-            ".min",
-            ".max",
-            ".mean",
-            ".deviation",
-            ".low95",
-            ".high95",
-        ] {
-            head.push(format!("{name}{part}{suffix}"));
-        }
-        head.push(format!("{name}.runs"));
+        head.push(format!("{name}{suffix}"));
+        // `jain.min` is a figure, and no name of a figure ends in a colon and a word.
+        let parts = ["min", "max", "mean", "deviation", "low95", "high95"];
+        head.extend(parts.map(|part| format!("{name}:{part}{suffix}")));
+        head.push(format!("{name}:runs"));
     }
     let mut out = line(&head);
     for (at, result) in results.iter().enumerate() {
@@ -539,6 +532,34 @@ fn line(cells: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn statistics_of_repetitions_are_no_names_of_figures() {
+        // `jain.min` is the smallest index of the windows of a run, and `jain:min` the smallest `jain`
+        // of the repetitions.
+        let column = |(name, unit): (&str, Unit)| Column {
+            name: name.to_owned(),
+            heading: None,
+            unit,
+            scale: shown(unit),
+            digits: None,
+            cells: Vec::new(),
+        };
+        let figures = [
+            ("jain", Unit::Ratio),
+            ("jain.min", Unit::Ratio),
+            ("ping.mean", Unit::Time),
+        ];
+        assert_eq!(
+            csv(&[], &figures.map(column), VARIANT),
+            "variant,backend,runs,\
+             jain,jain:min,jain:max,jain:mean,jain:deviation,jain:low95,jain:high95,jain:runs,\
+             jain.min,jain.min:min,jain.min:max,jain.min:mean,jain.min:deviation,jain.min:low95,\
+             jain.min:high95,jain.min:runs,\
+             ping.mean_ns,ping.mean:min_ns,ping.mean:max_ns,ping.mean:mean_ns,ping.mean:deviation_ns,\
+             ping.mean:low95_ns,ping.mean:high95_ns,ping.mean:runs\n"
+        );
+    }
 
     #[test]
     fn a_unit_belongs_to_its_kind_of_figure() {

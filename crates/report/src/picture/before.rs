@@ -56,7 +56,8 @@ impl Picture {
             }
         }
         for name in names(&self.axes.y) {
-            let Err(error) = Metric::parse(name, &first.scenario.flows) else {
+            let (flows, links) = (&first.scenario.flows, first.scenario.links().count());
+            let Err(error) = Metric::parse_on_path(name, flows, links) else {
                 continue;
             };
             let near = spelling::question(&error.word, error.candidates.iter().map(String::as_str));

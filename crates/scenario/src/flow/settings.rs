@@ -107,9 +107,9 @@ impl TcpSettings {
 }
 
 impl Flow {
-    /// Returns the first setting that differs from the kernel's TCP, as written, and the kernel's
-    /// behaviour.
-    pub fn beyond_kernel(&self) -> Option<(String, String)> {
+    /// Returns the first setting that differs from the kernel's TCP: its key, the setting as written,
+    /// and the kernel's behaviour.
+    pub fn beyond_kernel(&self) -> Option<(&'static str, String, String)> {
         let (cc, _) = self.kind.tcp()?;
         let settings = self.tcp.as_ref()?;
         let (key, reason) = settings.beyond_kernel(cc)?;
@@ -119,7 +119,7 @@ impl Flow {
             Value::Text(text) => format!("\"{text}\""),
             other => other.to_string(),
         };
-        Some((format!("{key} = {value}"), reason))
+        Some((key, format!("{key} = {value}"), reason))
     }
 }
 

@@ -15,6 +15,7 @@ mod vocabulary;
 pub use crate::unit::Unit;
 pub use chart::{Chart, ChartLink};
 pub use meter::{METERS, Measured, Meter, PipeMeter};
+pub(crate) use reference::FURTHER_LINKS;
 pub use reference::reference;
 pub use summary::{
     Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Reported, Summary, Window,

@@ -19,6 +19,7 @@ pub fn reference() -> String {
         let _ = writeln!(page, "| `{name}` | {types} | {unit} | {doc} | {source} |");
     }
     page.push_str("\n## Figures of a direction of the link: `up.figure`, `down.figure`\n\n");
+    page.push_str(FURTHER_LINKS);
     figures(&mut page, pipe_metrics());
     let reasons: Vec<String> = DropReason::ALL
         .iter()
@@ -76,12 +77,20 @@ comparisons use these names. This page is generated from the declarations that t
   without the figure counts as outside the bounds.
 ";
 
+/// The figures of the links of `[[hop]]`, on both pages.
+pub(crate) const FURTHER_LINKS: &str = "\
+With `[[hop]]`, these are the figures of `[link]`. Those of the first `[[hop]]` are `up2.figure` and
+`down2.figure`, those of the second `up3.figure` and `down3.figure`, and so on.
+
+";
+
 const REPETITIONS: &str = "
 ## Over repetitions
 
 Repetitions differ in their seed only. A figure is reported as its median with the smallest and the
 largest value, and as its mean with the 95 % confidence interval from Student's t distribution with
-n - 1 degrees of freedom. Two sets of repetitions differ if Welch's t test rejects equal means at
-the 5 % level; with only one repetition, no test is made. The interval and the test assume that the
-means are about normally distributed. The median and the range need no assumption.
+n - 1 degrees of freedom. Two sets of repetitions differ if Welch's t test, two-sided and with the
+degrees of freedom of Welch and Satterthwaite (not rounded), rejects equal means at the 5 % level;
+with only one repetition, no test is made. The interval and the test assume that the means are about
+normally distributed. The median and the range need no assumption.
 ";

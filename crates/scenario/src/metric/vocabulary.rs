@@ -225,6 +225,23 @@ fn split<'n>(name: &'n str, flows: &[Flow]) -> (&'n str, &'n str) {
     }
 }
 
+/// Returns whether `subject` names a flow: one, or all of several.
+fn is_named(flow: &Flow, subject: &str) -> bool {
+    flow.name == subject || instance_names(flow).any(|instance| instance == subject)
+}
+
+/// Returns whether a figure is that of transfers that end.
+fn is_of_transfers(decl: &MetricDecl<FlowSummary>) -> bool {
+    matches!(decl.chart, Chart::Completion)
+}
+
+/// Returns the number of bulk TCP flows of a direction.
+fn bulk_flows(flows: &[Flow], direction: Direction) -> u64 {
+    let bulk = flows.iter().filter(|flow| flow.kind.is_bulk());
+    let of_it = bulk.filter(|flow| flow.direction == direction);
+    of_it.map(|flow| flow.count).fold(0, u64::saturating_add)
+}
+
 /// The reason why a text does not name a figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricError {
@@ -239,19 +256,35 @@ pub struct MetricError {
 }
 
 impl Metric {
-    /// Reads the name of a figure in a run with `flows`.
+    /// Reads the name of a figure in a run with `flows` and any number of links.
     ///
     /// # Errors
     /// A word has no meaning; the error has the accepted words.
     pub fn parse(name: &str, flows: &[Flow]) -> Result<Metric, MetricError> {
-        let kind = Self::parse_kind(name, flows)?;
+        Self::parse_among(name, flows, None)
+    }
+
+    /// Reads the name of a figure in a run with `flows` over a path of `links`.
+    ///
+    /// # Errors
+    /// As [`Metric::parse`]; also the name of a link that is not on the path.
+    pub fn parse_on_path(name: &str, flows: &[Flow], links: usize) -> Result<Metric, MetricError> {
+        Self::parse_among(name, flows, Some(links))
+    }
+
+    fn parse_among(
+        name: &str,
+        flows: &[Flow],
+        links: Option<usize>,
+    ) -> Result<Metric, MetricError> {
+        let kind = Self::parse_kind(name, flows, links)?;
         Ok(Metric {
             name: name.to_owned(),
             kind,
         })
     }
 
-    fn parse_kind(name: &str, flows: &[Flow]) -> Result<Kind, MetricError> {
+    fn parse_kind(name: &str, flows: &[Flow], links: Option<usize>) -> Result<Kind, MetricError> {
         if let Some(decl) = RUN_METRICS.iter().find(|decl| decl.name == name) {
             return Ok(Kind::Run(decl));
         }
@@ -267,7 +300,8 @@ impl Metric {
             },
             candidates,
         };
-        if let Some(pipe) = PipeId::from_word(subject) {
+        let is_there = |pipe: &PipeId| links.is_none_or(|links| pipe.hop() < links);
+        if let Some(pipe) = PipeId::from_word(subject).filter(is_there) {
             if let Some(decl) = pipe_metrics().find(|decl| decl.name == rest) {
                 return Ok(Kind::Pipe(pipe, decl));
             }
@@ -279,10 +313,7 @@ impl Metric {
             let drops = reasons().map(|r| format!("drops.{}", r.name()));
             return Err(unknown_rest(plain.chain(drops).collect()));
         }
-        let is_named = |flow: &&Flow| {
-            flow.name == subject || instance_names(flow).any(|instance| instance == subject)
-        };
-        if let Some(flow) = flows.iter().find(is_named) {
+        if let Some(flow) = flows.iter().find(|flow| is_named(flow, subject)) {
             let own = flow.kind.figures();
             if let Some(figure) = own.iter().find(|figure| figure.name == rest) {
                 let (subject, name) = (subject.to_owned(), rest.to_owned());
@@ -298,10 +329,14 @@ impl Metric {
             let all = names.iter().map(|name| (*name).to_owned());
             return Err(unknown_rest(all.chain(own).collect()));
         }
+        let pipes = (0..links.unwrap_or(1).min(PipeId::MOST_HOPS)).flat_map(|hop| {
+            let ways = [Direction::Up, Direction::Down];
+            ways.map(|way| PipeId::new(way, hop).word().to_owned())
+        });
         let subjects = flows
             .iter()
             .map(|flow| flow.name.clone())
-            .chain([Direction::Up, Direction::Down].map(|d| d.word().to_owned()))
+            .chain(pipes)
             .chain(RUN_METRICS.iter().map(|decl| decl.name.to_owned()));
         Err(MetricError {
             span: 0..subject.len(),
@@ -349,9 +384,54 @@ impl Metric {
         }
     }
 
+    /// Returns why no run with `flows` can measure the figure, and the remedy; `None` if a run may.
+    pub(crate) fn never_measured(&self, flows: &[Flow]) -> Option<(String, String)> {
+        let name = &self.name;
+        let (why, remedy) = match &self.kind {
+            Kind::Run(decl) if decl.name == "jain" || decl.name.starts_with("jain.") => {
+                let ways = [Direction::Up, Direction::Down];
+                if ways.iter().any(|way| bulk_flows(flows, *way) > 1) {
+                    return None;
+                }
+                (
+                    "compares bulk TCP flows of one direction, and there are not two".to_owned(),
+                    "raise `count` of a flow of type `tcp` without `bytes`, or add one".to_owned(),
+                )
+            }
+            Kind::Flow(subject, decl) => {
+                let flow = flows.iter().find(|flow| is_named(flow, subject))?;
+                let transfer = flow.kind.transfer()?;
+                let is_of_one = decl.name == "fct";
+                let of_all =
+                    format!("`{subject}.fct.p50` and `{subject}.fct.max` are those of all");
+                if transfer.bytes.is_none() && is_of_transfers(decl) {
+                    (
+                        format!(
+                            "needs a transfer that ends, and `{}` has no `bytes`",
+                            flow.name
+                        ),
+                        "give the flow a size, such as bytes = \"1MB\"".to_owned(),
+                    )
+                } else if is_of_one && transfer.repeats {
+                    let several =
+                        "is the time of one transfer, and a flow with `pause` has several";
+                    (several.to_owned(), of_all)
+                } else if is_of_one && flow.count > 1 && flow.name == *subject {
+                    (
+                        "is the time of one transfer, and several flows have this name".to_owned(),
+                        format!("`{subject}-1.fct` is that of the first; {of_all}"),
+                    )
+                } else {
+                    return None;
+                }
+            }
+            _ => return None,
+        };
+        Some((format!("`{name}` {why}"), remedy))
+    }
+
     /// Returns why the figure has no value where it was not measured, if that is clear.
     pub fn why_missing(&self) -> Option<&'static str> {
-        let is_of_transfers = |decl: &MetricDecl<_>| matches!(decl.chart, Chart::Completion);
         match &self.kind {
             Kind::Flow(_, decl) if is_of_transfers(decl) => {
                 Some("no transfer of the flow was complete when the run ended")

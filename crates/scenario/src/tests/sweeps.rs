@@ -192,13 +192,13 @@ fn what_cannot_be_varied_is_named_with_its_place() {
     let twice = CABLE.replace("name = \"cake\"", "name = \"cake\"\nlink.queue = \"fifo\"");
     let told = errors(&twice, &[]);
     assert!(
-        told.contains("set the same key") && told.contains("x.toml:"),
+        told.contains("`link.queue` is set twice") && told.contains("x.toml:"),
         "{told}"
     );
     let also = format!("{CABLE}[matrix]\n\"link.up.queue\" = [\"fifo\"]\n");
     let told = errors(&also, &[]);
     assert!(
-        told.contains("`link.up.queue` and `link.up.queue` set the same key"),
+        told.contains("`link.up.queue` is set twice") && told.contains("leave out one of the two"),
         "{told}"
     );
     let told = errors(&CABLE.replace("name = \"docsis\"", "name = \"cake\""), &[]);
