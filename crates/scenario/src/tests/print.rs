@@ -283,6 +283,7 @@ fn flow(number: usize, duration: Span, warmup: Span) -> impl Strategy<Value = Fl
             host_up: 1 + class % 3,
             host_down: 1 + class % 2,
             class,
+            places: crate::flow::Places::default(),
             kind,
         },
     )
