@@ -83,6 +83,32 @@ fn set_31_survives_a_flush_and_disabled_sets_are_hidden() {
     assert_eq!(bench.refusal("set disable 31").1, 65);
 }
 
+/// `ipfw_delete` of ipfw(8) warns, and leaves the program only without `-f`; with `-q` it does not
+/// warn of rules.
+#[test]
+fn force_goes_on_without_what_is_not_there_to_delete() {
+    let mut bench = Bench::new();
+    bench.script(
+        "add 100 count ip from any to any\nadd 200 count ip from any to any\npipe 1 config",
+    );
+    let missing = "rule 777 not found";
+    assert_eq!(bench.refusal("delete 777 100"), (missing.into(), 69));
+    assert_eq!(bench.warnings("-f delete 777 100"), [missing]);
+    assert_eq!(bench.warnings("-q delete 777"), [""; 0]);
+    assert_eq!(bench.warnings("-f delete 65535"), ["rule 65535 not found"]);
+    assert_eq!(
+        bench.ok("list"),
+        "00200 count ip from any to any\n65535 deny ip from any to any\n"
+    );
+    let missing = "rule 1: setsockopt(IP_DUMMYNET_DEL): Invalid argument (pipe 7 does not exist)";
+    assert_eq!(bench.refusal("pipe delete 7 1"), (missing.into(), 69));
+    assert!(bench.ok("pipe show").starts_with("00001: "));
+    assert_eq!(bench.warnings("-f pipe delete 7 1"), [missing]);
+    assert_eq!(bench.ok("pipe show"), "");
+    bench.ok("-q -f delete 777\nadd 400 count ip from any to any");
+    assert!(bench.ok("list").contains("00400 count"));
+}
+
 #[test]
 fn states_are_listed() {
     let mut bench = Bench::new();

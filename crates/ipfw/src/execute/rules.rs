@@ -184,23 +184,25 @@ impl Firewall {
         &mut self,
         spans: &[At<NumberSpan>],
         set: Option<u8>,
+        flags: &Flags,
+        output: &mut Output,
     ) -> Result<(), CommandError> {
         let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
-        if let Some(span) = spans.iter().find(|s| s.value.first == DEFAULT_RULE) {
-            return Err(CommandError::new(
-                ErrorKind::RuleNotFound(DEFAULT_RULE),
-                span.at,
-            ));
-        }
         for span in spans {
             let range = span.value.first..=span.value.last;
             let is_there =
                 |e: &Entry| e.number != DEFAULT_RULE && range.contains(&e.number) && in_set(e);
-            if !self.rules.entries().iter().any(is_there) {
-                return Err(CommandError::new(
-                    ErrorKind::RuleNotFound(span.value.first),
-                    span.at,
-                ));
+            if self.rules.entries().iter().any(is_there) {
+                continue;
+            }
+            let first = span.value.first;
+            if !flags.force {
+                return Err(CommandError::new(ErrorKind::RuleNotFound(first), span.at));
+            }
+            // ipfw goes on with `-f`, and is silent with `-q`.
+            if !flags.quiet {
+                let text = format!("rule {first} not found");
+                output.warnings.push(Warning::new(Some(span.at), text));
             }
         }
         self.rules
