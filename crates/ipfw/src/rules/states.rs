@@ -17,10 +17,13 @@
 //! to fill half of the table. If half of the flows or more are answered, the new state is refused.
 //! One address may own at most [`Lifetimes::per_source`] states.
 
+mod groups;
+
 use std::net::IpAddr;
 
 use sluice_core::units::{Span, Time};
 
+use self::groups::{Group, Groups};
 use super::RuleId;
 use crate::grammar::{ANY_FLOW, StateLimit};
 use crate::hash::{KeyedHash, Map};
@@ -137,16 +140,6 @@ pub(crate) struct Refusals {
     pub evicted: u64,
 }
 
-/// The fields by which a `limit` rule counts its states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Group {
-    rule: RuleId,
-    source: Option<IpAddr>,
-    source_port: u16,
-    destination: Option<IpAddr>,
-    destination_port: u16,
-}
-
 /// Lifetimes of states in seconds: the variables `net.inet.ip.fw.dyn_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetimes {
@@ -200,7 +193,7 @@ pub(crate) struct States {
     /// The first free place.
     free: u32,
     lists: [List; PHASES],
-    groups: Map<Group, u32>,
+    groups: Groups,
     /// The number of states by the address that created them.
     sources: Map<IpAddr, u32>,
     names: Vec<String>,
@@ -233,7 +226,7 @@ impl States {
             places: Vec::new(),
             free: NONE,
             lists: [List::EMPTY; PHASES],
-            groups: Map::with_hasher(hash),
+            groups: Groups::new(hash),
             sources: Map::with_hasher(hash),
             names: Vec::new(),
             times: Lifetimes::default(),
@@ -336,7 +329,7 @@ impl States {
         let (from, to) = ends(headers);
         let group = limit.map(|limit| Group::of(headers, rule, limit));
         let most = limit.map_or(u32::MAX, |limit| limit.most);
-        while group.is_some_and(|g| self.groups.get(&g).is_some_and(|n| *n >= most)) {
+        while group.is_some_and(|group| self.groups.count(&group) >= most) {
             // States of the group may have expired beyond those that this call removes.
             if !self.expire(now) {
                 self.refusals.limit += 1;
@@ -384,7 +377,7 @@ impl States {
         self.count(place, headers, now);
         *self.sources.entry(from.address).or_default() += 1;
         if let Some(group) = group {
-            *self.groups.entry(group).or_default() += 1;
+            self.groups.enter(group);
         }
         Ok(())
     }
@@ -495,7 +488,7 @@ impl States {
         self.index.remove(&state.key());
         leave(&mut self.sources, &state.from.address);
         if let Some(group) = state.group {
-            leave(&mut self.groups, &group);
+            leave(&mut self.groups.counts, &group);
         }
     }
 
@@ -580,23 +573,6 @@ impl StateKey {
             high: from.max(to),
             proto,
             name,
-        }
-    }
-}
-
-impl Group {
-    fn of(headers: &Headers, rule: RuleId, limit: &StateLimit) -> Self {
-        let (from, to) = ends(headers);
-        Group {
-            rule,
-            source: limit.by_source.then_some(from.address),
-            source_port: if limit.by_source_port { from.port } else { 0 },
-            destination: limit.by_destination.then_some(to.address),
-            destination_port: if limit.by_destination_port {
-                to.port
-            } else {
-                0
-            },
         }
     }
 }
