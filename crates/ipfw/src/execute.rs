@@ -433,7 +433,7 @@ impl Firewall {
             self.collect(kind, &[], &mut snapshot, cx);
         }
         snapshot.rules = show_rules::states(&self.rules, |_| true);
-        snapshot.states = show_rules::dynamic_states(&self.rules, false, now);
+        show_rules::add_dynamic(&mut snapshot, &self.rules, false, now);
         snapshot
     }
 

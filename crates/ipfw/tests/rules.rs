@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Bench, ip, udp};
+use common::{Bench, S, ip, out, udp};
 use sluice_core::{Cx, DropReason, Time};
+use sluice_ipfw::headers::UDP;
 use sluice_ipfw::{Direction, Headers, InterfaceId, Mode, NoFiles, Output};
 
 #[test]
@@ -148,6 +149,42 @@ fn states_are_listed() {
     assert!(bench.ok("-De show").contains("(0s) STATE"));
     let snapshot = bench.run("--json -De show").unwrap().snapshot.unwrap();
     assert_eq!(snapshot.states[0].expires_in_ns, 0);
+}
+
+/// `show_dyn_state` of ipfw(8) lists each group as a `PARENT` without packets. The kernel keeps it for
+/// 5 s (`dyn_short_lifetime`) after a packet has asked for a state of it.
+#[test]
+fn states_of_a_limit_are_listed_with_their_groups() {
+    let mut bench = Bench::new();
+    bench.ok("add 100 allow udp from any to any limit src-addr 2");
+    // The third is refused.
+    for (second, port) in [(0, 1000), (1, 1001), (2, 1002)] {
+        bench.now = second * S;
+        bench.send(
+            1500,
+            &out(UDP, ip(10, 0, 1, 1), ip(10, 0, 2, 2), (port, 53)),
+        );
+    }
+    assert_eq!(bench.drops(DropReason::Denied), 1);
+    bench.now = 3 * S;
+    // A state of UDP lives for 10 s.
+    assert_eq!(
+        bench.ok("-D show"),
+        "## Dynamic rules (3):\n\
+         00100 1 1500 (7s) LIMIT udp 10.0.1.1 1000 <-> 10.0.2.2 53 :default\n\
+         00100 1 1500 (8s) LIMIT udp 10.0.1.1 1001 <-> 10.0.2.2 53 :default\n\
+         00100 0    0 (4s) PARENT 2 udp 10.0.1.1 0 <-> 0.0.0.0 0 :default\n"
+    );
+    let snapshot = bench.run("--json -D list").unwrap().snapshot.unwrap();
+    assert!(snapshot.states.iter().all(|state| state.kind == "limit"));
+    let groups: Vec<_> = snapshot.groups.iter().collect();
+    let [group] = groups[..] else {
+        panic!("{groups:?}");
+    };
+    assert_eq!((group.rule, group.proto, group.states), (100, 17, 2));
+    assert_eq!((group.src, group.dst), (ip(10, 0, 1, 1), ip(0, 0, 0, 0)));
+    bench.now = 20 * S;
+    assert_eq!(bench.ok("-D show"), "");
 }
 
 #[test]

@@ -160,8 +160,7 @@ impl Firewall {
                 snapshot.rules = show_rules::states(&self.rules, shown);
             }
             if flags.dynamic != Dynamic::No {
-                let has_expired = flags.expired;
-                snapshot.states = show_rules::dynamic_states(&self.rules, has_expired, cx.now);
+                show_rules::add_dynamic(&mut snapshot, &self.rules, flags.expired, cx.now);
             }
             output.snapshot = Some(Box::new(snapshot));
             return Ok(());

@@ -23,7 +23,8 @@ use std::net::IpAddr;
 
 use sluice_core::units::{Span, Time};
 
-use self::groups::{Group, Groups};
+use self::groups::Groups;
+pub(crate) use self::groups::{Group, ListedGroup};
 use super::RuleId;
 use crate::grammar::{ANY_FLOW, StateLimit};
 use crate::hash::{KeyedHash, Map};
@@ -244,6 +245,7 @@ impl States {
             let place = self.insert(state);
             self.index.insert(key, place);
         }
+        self.groups.absorb(&other.groups);
         let more = other.refusals;
         self.refusals.full += more.full;
         self.refusals.limit += more.limit;
@@ -329,7 +331,7 @@ impl States {
         let (from, to) = ends(headers);
         let group = limit.map(|limit| Group::of(headers, rule, limit));
         let most = limit.map_or(u32::MAX, |limit| limit.most);
-        while group.is_some_and(|group| self.groups.count(&group) >= most) {
+        while group.is_some_and(|group| self.groups.ask(&group, now) >= most) {
             // States of the group may have expired beyond those that this call removes.
             if !self.expire(now) {
                 self.refusals.limit += 1;
@@ -377,7 +379,7 @@ impl States {
         self.count(place, headers, now);
         *self.sources.entry(from.address).or_default() += 1;
         if let Some(group) = group {
-            self.groups.enter(group);
+            self.groups.enter(group, now);
         }
         Ok(())
     }
@@ -416,6 +418,12 @@ impl States {
             .collect();
         all.sort_by_key(|(key, _)| **key);
         all.into_iter().map(|(_, state)| state).collect()
+    }
+
+    /// Returns the groups of `limit` that listed states belong to, in order.
+    pub fn groups_of(&self, listed: &[&State]) -> Vec<ListedGroup> {
+        let lifetime = Span::from_secs(u64::from(self.times.short));
+        self.groups.of_listed(listed, lifetime)
     }
 
     fn state(&self, place: u32) -> &State {
@@ -488,7 +496,7 @@ impl States {
         self.index.remove(&state.key());
         leave(&mut self.sources, &state.from.address);
         if let Some(group) = state.group {
-            leave(&mut self.groups.counts, &group);
+            self.groups.leave(&group);
         }
     }
 
@@ -538,12 +546,12 @@ impl List {
     };
 }
 
-/// Counts one less of `key`.
-fn leave<K: std::hash::Hash + Eq>(counts: &mut Map<K, u32>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
+/// Counts one state less of an address.
+fn leave(counts: &mut Map<IpAddr, u32>, address: &IpAddr) {
+    if let Some(count) = counts.get_mut(address) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(key);
+            counts.remove(address);
         }
     }
 }
@@ -578,6 +586,11 @@ impl StateKey {
 }
 
 impl State {
+    /// Whether `limit` has created the state, and not `keep-state`.
+    pub const fn is_limited(&self) -> bool {
+        self.group.is_some()
+    }
+
     fn key(&self) -> StateKey {
         StateKey::between(self.from, self.to, self.proto, self.name)
     }

@@ -3,9 +3,12 @@
 //! As in ipfw, the states of a group have the protocol and the version of IP in common, beside the
 //! fields that the rule names.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{End, ends};
+use sluice_core::units::{Span, Time};
+
+use super::{End, State, ends};
 use crate::grammar::StateLimit;
 use crate::hash::{KeyedHash, Map};
 use crate::headers::Headers;
@@ -21,10 +24,30 @@ pub(crate) struct Group {
     pub proto: u8,
 }
 
-/// The number of states of each group that has some.
+/// The groups that have states.
 #[derive(Clone, Debug)]
 pub(super) struct Groups {
-    pub counts: Map<Group, u32>,
+    pub members: Map<Group, Members>,
+}
+
+/// The states of a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Members {
+    count: u32,
+    /// When a packet last asked for a state of the group.
+    asked: Time,
+}
+
+/// A group with states that are listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListedGroup {
+    pub group: Group,
+    /// The number of the name of its states.
+    pub name: u16,
+    /// The number of its states that are listed.
+    pub states: u32,
+    /// Until when ipfw keeps the group without states.
+    pub expires: Time,
 }
 
 impl Group {
@@ -50,17 +73,66 @@ impl Group {
 impl Groups {
     pub fn new(hash: KeyedHash) -> Self {
         Groups {
-            counts: Map::with_hasher(hash),
+            members: Map::with_hasher(hash),
         }
     }
 
-    /// Returns the number of states of a group.
-    pub fn count(&self, group: &Group) -> u32 {
-        self.counts.get(group).copied().unwrap_or(0)
+    /// Returns the number of states of a group for which a packet asks for one.
+    pub fn ask(&mut self, group: &Group, now: Time) -> u32 {
+        self.members.get_mut(group).map_or(0, |members| {
+            members.asked = now;
+            members.count
+        })
     }
 
     /// Counts a new state of a group.
-    pub fn enter(&mut self, group: Group) {
-        *self.counts.entry(group).or_default() += 1;
+    pub fn enter(&mut self, group: Group, now: Time) {
+        let none = Members {
+            count: 0,
+            asked: now,
+        };
+        self.members.entry(group).or_insert(none).count += 1;
+    }
+
+    /// Counts one state less of a group.
+    pub fn leave(&mut self, group: &Group) {
+        if let Some(members) = self.members.get_mut(group) {
+            members.count -= 1;
+            if members.count == 0 {
+                self.members.remove(group);
+            }
+        }
+    }
+
+    /// Adds the groups of other flows, to be shown.
+    pub fn absorb(&mut self, other: &Groups) {
+        for (group, more) in &other.members {
+            let own = self.members.entry(*group).or_insert(Members {
+                count: 0,
+                asked: more.asked,
+            });
+            own.count += more.count;
+            own.asked = own.asked.max(more.asked);
+        }
+    }
+
+    /// Returns the groups of states that are listed, in order. ipfw keeps a group for `lifetime` after
+    /// a packet has asked for a state of it, and for as long as it has states.
+    pub fn of_listed(&self, states: &[&State], lifetime: Span) -> Vec<ListedGroup> {
+        let mut groups: BTreeMap<Group, ListedGroup> = BTreeMap::new();
+        for state in states {
+            let Some(group) = state.group else {
+                continue;
+            };
+            let asked = self.members.get(&group).map(|members| members.asked);
+            let listed = groups.entry(group).or_insert(ListedGroup {
+                group,
+                name: state.name,
+                states: 0,
+                expires: asked.unwrap_or_default().saturating_add(lifetime),
+            });
+            listed.states += 1;
+        }
+        groups.into_values().collect()
     }
 }

@@ -115,7 +115,7 @@ fn a_limit_counts_states_that_live() {
     // The first state expires after 10 s.
     assert_eq!(add(3, 11), Ok(()));
     states.forget_rules(&[RULE]);
-    assert_eq!((states.len(), states.groups.counts.len()), (0, 0));
+    assert_eq!((states.len(), states.groups.members.len()), (0, 0));
 }
 
 /// `dyn_lookup_ipv4_parent` of ipfw compares the protocol, too; IPv6 has groups of its own.
