@@ -106,6 +106,10 @@ pub(crate) fn list(
     );
     if style.dynamic != Dynamic::Only {
         for entry in shown {
+            // A line that is read back is then a remark.
+            if rules.is_set_disabled(entry.rule.set) {
+                out.push_str("# DISABLED ");
+            }
             let _ = write!(out, "{:05} ", entry.number);
             if style.has_counters {
                 let _ = write!(
@@ -115,9 +119,6 @@ pub(crate) fn list(
                 );
             }
             put_time(&mut out, entry.last_match, style);
-            if rules.is_set_disabled(entry.rule.set) {
-                out.push_str("# DISABLED ");
-            }
             let _ = writeln!(out, "{}", ShowRule(&entry.rule, style.format));
         }
     }
