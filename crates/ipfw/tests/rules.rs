@@ -280,6 +280,58 @@ fn a_table_that_exists_is_kept_or_flushed_as_the_command_says() {
 }
 
 #[test]
+fn a_rule_that_creates_its_table_is_named_when_another_is_refused() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.warnings("add 100 deny ip from table(bad) to any"),
+        [
+            "table bad does not exist: it is created empty, of type addr, and this test matches no \
+             packet until it has entries"
+        ]
+    );
+    let create = "table bad create type addr";
+    let exists = "Table creation failed: table bad exists";
+    assert_eq!(
+        bench.refusal(create),
+        (
+            format!(
+                "{exists} (rule 100 names it and has created it: write `create` before the rule, or \
+                 leave it out)"
+            ),
+            69
+        )
+    );
+    bench.ok("-f flush");
+    assert_eq!(
+        bench.refusal(create).0,
+        format!("{exists} (a rule that is gone has created it: destroy it first)")
+    );
+    bench.script("table bad destroy\ntable bad create type addr");
+    bench.ok("add 100 deny ip from table(bad) to any");
+    assert_eq!(bench.refusal(create).0, exists);
+}
+
+#[test]
+fn neither_numbers_nor_misspelled_tables_are_suggested() {
+    let mut bench = Bench::new();
+    bench.script("table 1 create\ntable guests create");
+    let mut said = |name: &str| {
+        let said = bench.warnings(&format!("add count ip from table({name}) to any"));
+        said.join("\n")
+    };
+    let question = "(did you mean ``guests''?)";
+    assert!(said("guest").contains(question));
+    // Table `guest` exists only since the rule above has named it.
+    assert!(said("gues").contains(question));
+    assert!(!said("3").contains("did you mean"));
+    assert_eq!(
+        bench.refusal("table guestz list").0,
+        format!("Table guestz does not exist {question}")
+    );
+    assert_eq!(bench.refusal("table 2 list").0, "Table 2 does not exist");
+}
+
+#[test]
 fn what_is_written_like_a_network_makes_no_table_of_interfaces() {
     let mut bench = Bench::new();
     for key in ["1.2.3.4/33", "1.2.3.400", "2001:db8::/129", "fe80::zz"] {

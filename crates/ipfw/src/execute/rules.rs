@@ -90,12 +90,13 @@ impl Firewall {
             };
             let tables = &self.rules.tables;
             let Some(id) = tables.find(&name) else {
-                let near = nearest(&name, tables.iter().map(|(_, table)| table.name.as_str()));
+                let near = tables.nearest(&name);
                 let near =
                     near.map_or_else(String::new, |near| format!(" (did you mean ``{near}''?)"));
                 let matches = if term.is_negated { "every" } else { "no" };
                 say(format!(
-                    "table {name} does not exist{near}: this test matches {matches} packet until it has entries"
+                    "table {name} does not exist{near}: it is created empty, of type {}, and this test matches {matches} packet until it has entries",
+                    kind.word()
                 ));
                 continue;
             };
