@@ -103,7 +103,8 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
         for (number, line) in (1..).zip(text.lines()) {
-            self.line(line, number, inherited, run, output, cx)?;
+            let result = self.line(line, number, inherited, run, output, cx);
+            result.map_err(|error| error.in_text(text))?;
         }
         Ok(())
     }
