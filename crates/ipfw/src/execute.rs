@@ -103,7 +103,8 @@ impl Firewall {
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
         for (number, line) in (1..).zip(text.lines()) {
-            self.line(line, number, inherited, run, output, cx)?;
+            let result = self.line(line, number, inherited, run, output, cx);
+            result.map_err(|error| error.in_text(text))?;
         }
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Firewall {
                 self.apply(run, cx);
             }
             Command::DeleteObjects(kind, numbers) => {
-                self.delete_objects(*kind, numbers)?;
+                self.delete_objects(*kind, numbers, flags, output)?;
                 self.apply(run, cx);
             }
             Command::FlushObjects(_) => {
@@ -223,7 +224,7 @@ impl Firewall {
             } => {
                 self.list(*has_counters, rules, *set, flags, output, cx)?;
             }
-            Command::Delete { rules, set } => self.delete_rules(rules, *set)?,
+            Command::Delete { rules, set } => self.delete_rules(rules, *set, flags, output)?,
             Command::Zero {
                 rules,
                 set,
@@ -336,6 +337,8 @@ impl Firewall {
         &mut self,
         kind: ObjectKind,
         numbers: &[At<u32>],
+        flags: &Flags,
+        output: &mut Output,
     ) -> Result<(), CommandError> {
         // A refused deletion of one object changes nothing.
         let before = (numbers.len() > 1).then(|| self.layout.clone());
@@ -344,16 +347,21 @@ impl Firewall {
                 ObjectKind::Queue => self.trial.leave(number.value, None),
                 ObjectKind::Pipe | ObjectKind::Scheduler => self.trial.forget(),
             }
-            if let Err(reason) = self.layout.delete(kind, number.value) {
-                if let Some(before) = before {
-                    self.layout = before;
-                    self.trial.forget();
-                }
-                return Err(CommandError::new(
-                    ErrorKind::DeleteRefused(reason),
-                    number.at,
-                ));
+            let Err(reason) = self.layout.delete(kind, number.value) else {
+                continue;
+            };
+            let refused = ErrorKind::DeleteRefused(reason);
+            // ipfw goes on with `-f`.
+            if flags.force {
+                let text = refused.to_string();
+                output.warnings.push(Warning::new(Some(number.at), text));
+                continue;
             }
+            if let Some(before) = before {
+                self.layout = before;
+                self.trial.forget();
+            }
+            return Err(CommandError::new(refused, number.at));
         }
         Ok(())
     }
@@ -426,7 +434,7 @@ impl Firewall {
             self.collect(kind, &[], &mut snapshot, cx);
         }
         snapshot.rules = show_rules::states(&self.rules, |_| true);
-        snapshot.states = show_rules::dynamic_states(&self.rules, false, now);
+        show_rules::add_dynamic(&mut snapshot, &self.rules, false, now);
         snapshot
     }
 

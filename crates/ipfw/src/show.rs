@@ -7,6 +7,6 @@ mod snapshot;
 pub(crate) mod text;
 
 pub use snapshot::{
-    CounterState, DynamicRuleState, FlowState, FlowsetState, LinkState, PipeState, ProfileState,
-    QueueState, RuleState, SchedulerLine, SchedulerState, Snapshot, WaitState,
+    CounterState, DynamicRuleState, FlowState, FlowsetState, GroupState, LinkState, PipeState,
+    ProfileState, QueueState, RuleState, SchedulerLine, SchedulerState, Snapshot, WaitState,
 };

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::copying::Copying;
 use crate::flow::v6_mask;
 use crate::words::address::{Net, net};
-use crate::words::error::{CommandError, ErrorKind};
+use crate::words::error::{CommandError, ErrorKind, nearest};
 use crate::words::token::{At, Position};
 
 /// The type of a table's keys.
@@ -77,6 +77,8 @@ pub(crate) struct Table {
     pub values: Vec<ValueKind>,
     /// The most entries; 0 means no limit.
     pub limit: u32,
+    /// Whether a rule that names the table has created it.
+    pub is_of_rule: bool,
     entries: BTreeMap<Key, Vec<u32>>,
     /// The number of entries per prefix length, IPv4 first.
     lengths: Box<[[u32; 129]; 2]>,
@@ -154,6 +156,7 @@ impl Tables {
             kind,
             values,
             limit,
+            is_of_rule: false,
             entries: BTreeMap::new(),
             lengths: Box::new([[0; 129]; 2]),
         };
@@ -171,8 +174,25 @@ impl Tables {
     pub fn find_or_create(&mut self, name: &str, kind: TableKind) -> TableId {
         match self.find(name) {
             Some(id) => id,
-            None => self.create(name, kind, Vec::new(), 0),
+            None => {
+                let id = self.create(name, kind, Vec::new(), 0);
+                self.table_mut(id).is_of_rule = true;
+                id
+            }
         }
+    }
+
+    /// Returns the name of a table that is most similar to `name`. A number is no misspelling of
+    /// another, and an empty table that a rule has created may be a misspelling itself.
+    pub fn nearest(&self, name: &str) -> Option<&str> {
+        let is_number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
+        if is_number(name) {
+            return None;
+        }
+        let tables = self.iter().map(|(_, table)| table);
+        let known = tables.filter(|table| !table.is_of_rule || table.len() > 0);
+        let names = known.map(|table| table.name.as_str());
+        nearest(name, names.filter(|name| !is_number(name)))
     }
 
     pub fn destroy(&mut self, id: TableId) {
@@ -185,9 +205,13 @@ impl Tables {
     /// Swaps the content of two tables; rules keep referring to the same names.
     pub fn swap(&mut self, a: TableId, b: TableId) {
         self.slots.swap(a.0 as usize, b.0 as usize);
-        let (name_a, name_b) = (self.table(b).name.clone(), self.table(a).name.clone());
-        self.table_mut(a).name = name_a;
-        self.table_mut(b).name = name_b;
+        let of_name = |table: &Table| (table.name.clone(), table.is_of_rule);
+        let (of_a, of_b) = (of_name(self.table(b)), of_name(self.table(a)));
+        for (id, (name, is_of_rule)) in [(a, of_a), (b, of_b)] {
+            let table = self.table_mut(id);
+            table.name = name;
+            table.is_of_rule = is_of_rule;
+        }
     }
 }
 

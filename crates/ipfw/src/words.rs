@@ -7,4 +7,5 @@ pub(crate) mod error;
 pub(crate) mod names;
 pub(crate) mod parser;
 pub(crate) mod quantity;
+mod shell;
 pub(crate) mod token;

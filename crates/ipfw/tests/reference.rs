@@ -585,6 +585,30 @@ fn compat_reads_and_shows_as_dummynet() {
 }
 
 #[test]
+fn compat_limits_shares_as_dummynet() {
+    // The kernel's bounds: `lmax` 1 to 2000 (qfq) or 64 to 2048 (rr), default 1500; `weight` 1 to 100
+    // (wf2q+), default 1. It clamps a value above, and replaces one below, or none, by the default.
+    for (kind, words, shown) in [
+        ("qfq", "", "weight 1 lmax 1500 "),
+        ("qfq", "lmax 1", "weight 1 lmax 1 "),
+        ("qfq", "lmax 9000", "weight 1 lmax 2000 "),
+        ("rr", "", "weight 1 lmax 1500 "),
+        ("rr", "lmax 63", "weight 1 lmax 1500 "),
+        ("rr", "lmax 64", "weight 1 lmax 64 "),
+        ("rr", "lmax 9000", "weight 1 lmax 2048 "),
+        ("wf2q+", "weight 0", "weight 1 lmax 0 "),
+        ("wf2q+", "weight 500", "weight 100 lmax 0 "),
+    ] {
+        let mut bench = Bench::compat();
+        bench.ok("pipe 1 config bw 8Mbit/s");
+        bench.ok(&format!("sched 1 config type {kind}"));
+        bench.ok(&format!("queue 1 config sched 1 {words}"));
+        let text = bench.ok("queue show");
+        assert!(text.contains(shown), "{kind} {words}: {text}");
+    }
+}
+
+#[test]
 fn variables_are_defaults_of_what_is_configured_later() {
     let mut bench = Bench::new();
     bench.ok("pipe 1 config codel");

@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{Bench, ip, udp};
+use common::{Bench, S, ip, out, udp};
 use sluice_core::{Cx, DropReason, Time};
+use sluice_ipfw::headers::UDP;
 use sluice_ipfw::{Direction, Headers, InterfaceId, Mode, NoFiles, Output};
 
 #[test]
@@ -70,10 +71,15 @@ fn set_31_survives_a_flush_and_disabled_sets_are_hidden() {
             .starts_with("disable 3 enable 0 1 2 4 5")
     );
     assert!(!bench.ok("list").contains("00020"));
-    assert!(
-        bench
-            .ok("-S list")
-            .contains("00020 # DISABLED set 3 deny ip from any to any\n")
+    // `show_static_rule` of ipfw(8) writes the mark before the number.
+    let text = bench.ok("-S show");
+    let lines: Vec<&str> = text.lines().take(2).collect();
+    assert_eq!(
+        lines,
+        [
+            "00010 0 0 set 31 allow ip from any to any",
+            "# DISABLED 00020 0 0 set 3 deny ip from any to any"
+        ]
     );
     bench.ok("-f flush");
     assert_eq!(
@@ -81,6 +87,32 @@ fn set_31_survives_a_flush_and_disabled_sets_are_hidden() {
         "00010 allow ip from any to any\n65535 deny ip from any to any\n"
     );
     assert_eq!(bench.refusal("set disable 31").1, 65);
+}
+
+/// `ipfw_delete` of ipfw(8) warns, and leaves the program only without `-f`; with `-q` it does not
+/// warn of rules.
+#[test]
+fn force_goes_on_without_what_is_not_there_to_delete() {
+    let mut bench = Bench::new();
+    bench.script(
+        "add 100 count ip from any to any\nadd 200 count ip from any to any\npipe 1 config",
+    );
+    let missing = "rule 777 not found";
+    assert_eq!(bench.refusal("delete 777 100"), (missing.into(), 69));
+    assert_eq!(bench.warnings("-f delete 777 100"), [missing]);
+    assert_eq!(bench.warnings("-q delete 777"), [""; 0]);
+    assert_eq!(bench.warnings("-f delete 65535"), ["rule 65535 not found"]);
+    assert_eq!(
+        bench.ok("list"),
+        "00200 count ip from any to any\n65535 deny ip from any to any\n"
+    );
+    let missing = "rule 1: setsockopt(IP_DUMMYNET_DEL): Invalid argument (pipe 7 does not exist)";
+    assert_eq!(bench.refusal("pipe delete 7 1"), (missing.into(), 69));
+    assert!(bench.ok("pipe show").starts_with("00001: "));
+    assert_eq!(bench.warnings("-f pipe delete 7 1"), [missing]);
+    assert_eq!(bench.ok("pipe show"), "");
+    bench.ok("-q -f delete 777\nadd 400 count ip from any to any");
+    assert!(bench.ok("list").contains("00400 count"));
 }
 
 #[test]
@@ -122,6 +154,42 @@ fn states_are_listed() {
     assert!(bench.ok("-De show").contains("(0s) STATE"));
     let snapshot = bench.run("--json -De show").unwrap().snapshot.unwrap();
     assert_eq!(snapshot.states[0].expires_in_ns, 0);
+}
+
+/// `show_dyn_state` of ipfw(8) lists each group as a `PARENT` without packets. The kernel keeps it for
+/// 5 s (`dyn_short_lifetime`) after a packet has asked for a state of it.
+#[test]
+fn states_of_a_limit_are_listed_with_their_groups() {
+    let mut bench = Bench::new();
+    bench.ok("add 100 allow udp from any to any limit src-addr 2");
+    // The third is refused.
+    for (second, port) in [(0, 1000), (1, 1001), (2, 1002)] {
+        bench.now = second * S;
+        bench.send(
+            1500,
+            &out(UDP, ip(10, 0, 1, 1), ip(10, 0, 2, 2), (port, 53)),
+        );
+    }
+    assert_eq!(bench.drops(DropReason::Denied), 1);
+    bench.now = 3 * S;
+    // A state of UDP lives for 10 s.
+    assert_eq!(
+        bench.ok("-D show"),
+        "## Dynamic rules (3):\n\
+         00100 1 1500 (7s) LIMIT udp 10.0.1.1 1000 <-> 10.0.2.2 53 :default\n\
+         00100 1 1500 (8s) LIMIT udp 10.0.1.1 1001 <-> 10.0.2.2 53 :default\n\
+         00100 0    0 (4s) PARENT 2 udp 10.0.1.1 0 <-> 0.0.0.0 0 :default\n"
+    );
+    let snapshot = bench.run("--json -D list").unwrap().snapshot.unwrap();
+    assert!(snapshot.states.iter().all(|state| state.kind == "limit"));
+    let groups: Vec<_> = snapshot.groups.iter().collect();
+    let [group] = groups[..] else {
+        panic!("{groups:?}");
+    };
+    assert_eq!((group.rule, group.proto, group.states), (100, 17, 2));
+    assert_eq!((group.src, group.dst), (ip(10, 0, 1, 1), ip(0, 0, 0, 0)));
+    bench.now = 20 * S;
+    assert_eq!(bench.ok("-D show"), "");
 }
 
 #[test]
@@ -209,6 +277,58 @@ fn a_table_that_exists_is_kept_or_flushed_as_the_command_says() {
     bench.ok("table T add 10.0.0.1 2");
     bench.ok("table T create type addr or-flush missing");
     assert_eq!(bench.ok("table T list"), "");
+}
+
+#[test]
+fn a_rule_that_creates_its_table_is_named_when_another_is_refused() {
+    let mut bench = Bench::new();
+    assert_eq!(
+        bench.warnings("add 100 deny ip from table(bad) to any"),
+        [
+            "table bad does not exist: it is created empty, of type addr, and this test matches no \
+             packet until it has entries"
+        ]
+    );
+    let create = "table bad create type addr";
+    let exists = "Table creation failed: table bad exists";
+    assert_eq!(
+        bench.refusal(create),
+        (
+            format!(
+                "{exists} (rule 100 names it and has created it: write `create` before the rule, or \
+                 leave it out)"
+            ),
+            69
+        )
+    );
+    bench.ok("-f flush");
+    assert_eq!(
+        bench.refusal(create).0,
+        format!("{exists} (a rule that is gone has created it: destroy it first)")
+    );
+    bench.script("table bad destroy\ntable bad create type addr");
+    bench.ok("add 100 deny ip from table(bad) to any");
+    assert_eq!(bench.refusal(create).0, exists);
+}
+
+#[test]
+fn neither_numbers_nor_misspelled_tables_are_suggested() {
+    let mut bench = Bench::new();
+    bench.script("table 1 create\ntable guests create");
+    let mut said = |name: &str| {
+        let said = bench.warnings(&format!("add count ip from table({name}) to any"));
+        said.join("\n")
+    };
+    let question = "(did you mean ``guests''?)";
+    assert!(said("guest").contains(question));
+    // Table `guest` exists only since the rule above has named it.
+    assert!(said("gues").contains(question));
+    assert!(!said("3").contains("did you mean"));
+    assert_eq!(
+        bench.refusal("table guestz list").0,
+        format!("Table guestz does not exist {question}")
+    );
+    assert_eq!(bench.refusal("table 2 list").0, "Table 2 does not exist");
 }
 
 #[test]

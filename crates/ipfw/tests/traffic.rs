@@ -214,6 +214,25 @@ fn loss_comes_before_the_queue_and_counts() {
     );
 }
 
+/// As `docs/dummynet.md` says: no timer looks for idle flows.
+#[test]
+fn compat_removes_an_idle_flow_when_the_next_packet_arrives() {
+    let mut bench = Bench::compat();
+    bench.script(
+        "pipe 1 config bw 8Mbit/s mask src-ip 0xffffffff
+         add pipe 1 ip from any to any",
+    );
+    let shows = |bench: &mut Bench| {
+        let text = bench.ok("pipe show");
+        [" 10.0.1.1/0 ", " 10.0.1.2/0 "].map(|flow| text.contains(flow))
+    };
+    bench.send(1500, &udp(1));
+    bench.run_until(10 * S);
+    assert_eq!(shows(&mut bench), [true, false]);
+    bench.send(1500, &udp(2));
+    assert_eq!(shows(&mut bench), [false, true]);
+}
+
 #[test]
 fn idle_flows_release_their_memory_and_keep_their_counters() {
     let mut bench = Bench::new();

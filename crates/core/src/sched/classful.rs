@@ -78,7 +78,7 @@ pub struct ShareRange {
     pub low: u32,
     /// The largest accepted value.
     pub high: u32,
-    /// The smallest and the largest value that dummynet uses; it silently clamps others.
+    /// The smallest and the largest value that dummynet uses; it silently replaces others.
     pub dummynet: (u32, u32),
 }
 
@@ -92,7 +92,7 @@ impl ShareRange {
         }
     }
 
-    /// Creates the range `low` to `high` of a part that dummynet clamps to `dummynet`.
+    /// Creates the range `low` to `high` of a part that dummynet limits to `dummynet`.
     pub const fn wider_than(dummynet: (u32, u32), low: u32, high: u32) -> Self {
         ShareRange {
             low,
@@ -106,9 +106,15 @@ impl ShareRange {
         value.clamp(self.low, self.high)
     }
 
-    /// Returns the value that dummynet would use.
-    pub fn dummynet_value(self, value: u32) -> u32 {
-        value.clamp(self.dummynet.0, self.dummynet.1)
+    /// Returns the value that dummynet would use: the largest one for a value above its range, and
+    /// `default` for one below.
+    pub fn dummynet_value(self, value: u32, default: u32) -> u32 {
+        let (low, high) = self.dummynet;
+        if value < low {
+            default
+        } else {
+            value.min(high)
+        }
     }
 
     fn holds(self, value: u32) -> bool {

@@ -90,7 +90,7 @@ impl Firewall {
             }
             if let Err(mut error) = result {
                 error.file = error.file.or_else(|| batch.file.clone());
-                return Some(Err(error));
+                return Some(Err(error.in_text(&batch.text)));
             }
             if is_enough() && batch.done < batch.text.len() {
                 return None;

@@ -119,7 +119,13 @@ impl Prepared {
         let mut refused = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
             let result = firewall.line(line, number, &flags, &mut run, output, &mut cx);
-            refused.extend(result.err());
+            if let Err(error) = result {
+                // What is said about the whole text is said once.
+                refused.push(match refused.is_empty() {
+                    true => error.in_text(text),
+                    false => error,
+                });
+            }
             if refused.len() >= most {
                 break;
             }

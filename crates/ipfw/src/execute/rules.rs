@@ -90,12 +90,13 @@ impl Firewall {
             };
             let tables = &self.rules.tables;
             let Some(id) = tables.find(&name) else {
-                let near = nearest(&name, tables.iter().map(|(_, table)| table.name.as_str()));
+                let near = tables.nearest(&name);
                 let near =
                     near.map_or_else(String::new, |near| format!(" (did you mean ``{near}''?)"));
                 let matches = if term.is_negated { "every" } else { "no" };
                 say(format!(
-                    "table {name} does not exist{near}: this test matches {matches} packet until it has entries"
+                    "table {name} does not exist{near}: it is created empty, of type {}, and this test matches {matches} packet until it has entries",
+                    kind.word()
                 ));
                 continue;
             };
@@ -160,8 +161,7 @@ impl Firewall {
                 snapshot.rules = show_rules::states(&self.rules, shown);
             }
             if flags.dynamic != Dynamic::No {
-                let has_expired = flags.expired;
-                snapshot.states = show_rules::dynamic_states(&self.rules, has_expired, cx.now);
+                show_rules::add_dynamic(&mut snapshot, &self.rules, flags.expired, cx.now);
             }
             output.snapshot = Some(Box::new(snapshot));
             return Ok(());
@@ -184,23 +184,25 @@ impl Firewall {
         &mut self,
         spans: &[At<NumberSpan>],
         set: Option<u8>,
+        flags: &Flags,
+        output: &mut Output,
     ) -> Result<(), CommandError> {
         let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
-        if let Some(span) = spans.iter().find(|s| s.value.first == DEFAULT_RULE) {
-            return Err(CommandError::new(
-                ErrorKind::RuleNotFound(DEFAULT_RULE),
-                span.at,
-            ));
-        }
         for span in spans {
             let range = span.value.first..=span.value.last;
             let is_there =
                 |e: &Entry| e.number != DEFAULT_RULE && range.contains(&e.number) && in_set(e);
-            if !self.rules.entries().iter().any(is_there) {
-                return Err(CommandError::new(
-                    ErrorKind::RuleNotFound(span.value.first),
-                    span.at,
-                ));
+            if self.rules.entries().iter().any(is_there) {
+                continue;
+            }
+            let first = span.value.first;
+            if !flags.force {
+                return Err(CommandError::new(ErrorKind::RuleNotFound(first), span.at));
+            }
+            // ipfw goes on with `-f`, and is silent with `-q`.
+            if !flags.quiet {
+                let text = format!("rule {first} not found");
+                output.warnings.push(Warning::new(Some(span.at), text));
             }
         }
         self.rules

@@ -4,7 +4,7 @@ use crate::engine::{Firewall, Output};
 use crate::execute::put;
 use crate::grammar::{
     At, CommandError, Entry, ErrorKind, Flags, IfExists, ShowKinds, ShowValues, TableAction,
-    TableCommand, TableKind, ValueKind, Which,
+    TableCommand, TableKind, Term, ValueKind, Which,
 };
 use crate::rules::compiled::table_of;
 use crate::tables::{Added, Key, Table, TableId};
@@ -138,9 +138,19 @@ impl Firewall {
                 if if_exists == IfExists::Flush {
                     old.clear();
                 }
+                old.is_of_rule = false;
                 return Ok(());
             }
-            let text = format!("Table creation failed: table {} exists", name.value);
+            let mut text = format!("Table creation failed: table {} exists", name.value);
+            if old.is_of_rule {
+                text.push_str(&match self.first_rule_with(&name.value) {
+                    Some(rule) => format!(
+                        " (rule {rule} names it and has created it: write `create` before the rule, \
+                         or leave it out)"
+                    ),
+                    None => " (a rule that is gone has created it: destroy it first)".to_owned(),
+                });
+            }
             return Err(unavailable(text, name));
         }
         self.rules
@@ -278,9 +288,21 @@ impl Firewall {
 
     fn find_table(&self, name: &At<String>) -> Result<TableId, CommandError> {
         self.rules.tables.find(&name.value).ok_or_else(|| {
-            let names = self.rules.tables.iter().map(|(_, t)| t.name.as_str());
-            not_found(name).near(&name.value, names)
+            let near = self.rules.tables.nearest(&name.value);
+            CommandError {
+                nearest: near.map(str::to_owned),
+                ..not_found(name)
+            }
         })
+    }
+
+    /// Returns the number of the first rule that names a table.
+    fn first_rule_with(&self, table: &str) -> Option<u32> {
+        let is_named =
+            |term: Term| table_of(&term.condition).is_some_and(|(name, _)| name == table);
+        let mut entries = self.rules.entries().iter();
+        let first = entries.find(|e| e.rule.clauses().flatten().any(is_named));
+        first.map(|e| e.number)
     }
 
     /// Returns the number of conditions of rules that name a table.

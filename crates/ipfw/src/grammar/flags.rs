@@ -19,7 +19,7 @@ pub struct Flags {
     pub dynamic: Dynamic,
     /// `-e`: show expired dynamic rules too.
     pub expired: bool,
-    /// `-f`: do not ask before deleting.
+    /// `-f`: do not ask before deleting, and go on without what is not there.
     pub force: bool,
     /// `-n`: check the command without executing it.
     pub check_only: bool,

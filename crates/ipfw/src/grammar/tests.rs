@@ -255,7 +255,12 @@ fn refusals_have_dummynets_text_and_exit_status() {
         ("pipe 1 config mask", "mask needs mask specifier", 64, 19),
         ("pipe 1 config mask src-ip", "mask: value missing", 64, 26),
         ("pipe 1 config burst", "burst needs argument", 64, 20),
-        ("pipe 1 config burst 3x", "burst: invalid argument", 65, 21),
+        (
+            "pipe 1 config burst 3x",
+            "burst: invalid argument (bytes, such as 15000 or 100k)",
+            65,
+            21,
+        ),
         (
             "pipe 1 config burst 256T",
             "burst: out of range (0..2^48-1)",

@@ -185,7 +185,7 @@ pub(crate) fn follows_link(aqm: &Spec) -> bool {
 }
 
 /// Limits the share of a command to the range of the scheduler, as dummynet's kernel does silently,
-/// and warns about it.
+/// and warns about it. A share of 0 is not given.
 pub(crate) fn bound_share(
     spec: &Spec,
     c: &Config,
@@ -197,23 +197,30 @@ pub(crate) fn bound_share(
     let decl = share_decl(spec);
     let max_len = decl.and_then(|decl| decl.max_len);
     let before = (flowset.weight, flowset.max_len);
-    let dummynets = |range: Option<ShareRange>, value: u32| {
-        range.map_or(value, |range| range.dummynet_value(value))
+    let default = Share::default();
+    let dummynets = |range: Option<ShareRange>, value: u32, default: u32| {
+        range.map_or(value, |range| range.dummynet_value(value, default))
     };
     let weight = decl.map(|decl| decl.weight);
     if is_compat {
-        flowset.weight = dummynets(weight, flowset.weight);
-        flowset.max_len = dummynets(max_len, flowset.max_len);
+        flowset.weight = dummynets(weight, flowset.weight, default.weight);
+        flowset.max_len = dummynets(max_len, flowset.max_len, default.max_len);
     }
     clamp_share(spec, flowset);
-    for (given, word, range, taken) in [
-        (&c.weight, "weight", weight, flowset.weight),
-        (&c.max_len, "lmax", max_len, flowset.max_len),
+    for (given, word, range, taken, default) in [
+        (&c.weight, "weight", weight, flowset.weight, default.weight),
+        (
+            &c.max_len,
+            "lmax",
+            max_len,
+            flowset.max_len,
+            default.max_len,
+        ),
     ] {
         let Some(given) = given.filter(|g| g.value != 0) else {
             continue;
         };
-        let dummynets = dummynets(range, given.value);
+        let dummynets = dummynets(range, given.value, default);
         if taken == given.value && dummynets != taken {
             let text = format!("`{word} {taken}` is applied; dummynet would use {dummynets}");
             warnings.push(Warning::new(Some(given.at), text));

@@ -17,10 +17,14 @@
 //! to fill half of the table. If half of the flows or more are answered, the new state is refused.
 //! One address may own at most [`Lifetimes::per_source`] states.
 
+mod groups;
+
 use std::net::IpAddr;
 
 use sluice_core::units::{Span, Time};
 
+use self::groups::Groups;
+pub(crate) use self::groups::{Group, ListedGroup};
 use super::RuleId;
 use crate::grammar::{ANY_FLOW, StateLimit};
 use crate::hash::{KeyedHash, Map};
@@ -137,16 +141,6 @@ pub(crate) struct Refusals {
     pub evicted: u64,
 }
 
-/// The fields by which a `limit` rule counts its states.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Group {
-    rule: RuleId,
-    source: Option<IpAddr>,
-    source_port: u16,
-    destination: Option<IpAddr>,
-    destination_port: u16,
-}
-
 /// Lifetimes of states in seconds: the variables `net.inet.ip.fw.dyn_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetimes {
@@ -200,7 +194,7 @@ pub(crate) struct States {
     /// The first free place.
     free: u32,
     lists: [List; PHASES],
-    groups: Map<Group, u32>,
+    groups: Groups,
     /// The number of states by the address that created them.
     sources: Map<IpAddr, u32>,
     names: Vec<String>,
@@ -233,7 +227,7 @@ impl States {
             places: Vec::new(),
             free: NONE,
             lists: [List::EMPTY; PHASES],
-            groups: Map::with_hasher(hash),
+            groups: Groups::new(hash),
             sources: Map::with_hasher(hash),
             names: Vec::new(),
             times: Lifetimes::default(),
@@ -251,6 +245,7 @@ impl States {
             let place = self.insert(state);
             self.index.insert(key, place);
         }
+        self.groups.absorb(&other.groups);
         let more = other.refusals;
         self.refusals.full += more.full;
         self.refusals.limit += more.limit;
@@ -336,7 +331,7 @@ impl States {
         let (from, to) = ends(headers);
         let group = limit.map(|limit| Group::of(headers, rule, limit));
         let most = limit.map_or(u32::MAX, |limit| limit.most);
-        while group.is_some_and(|g| self.groups.get(&g).is_some_and(|n| *n >= most)) {
+        while group.is_some_and(|group| self.groups.ask(&group, now) >= most) {
             // States of the group may have expired beyond those that this call removes.
             if !self.expire(now) {
                 self.refusals.limit += 1;
@@ -384,7 +379,7 @@ impl States {
         self.count(place, headers, now);
         *self.sources.entry(from.address).or_default() += 1;
         if let Some(group) = group {
-            *self.groups.entry(group).or_default() += 1;
+            self.groups.enter(group, now);
         }
         Ok(())
     }
@@ -423,6 +418,12 @@ impl States {
             .collect();
         all.sort_by_key(|(key, _)| **key);
         all.into_iter().map(|(_, state)| state).collect()
+    }
+
+    /// Returns the groups of `limit` that listed states belong to, in order.
+    pub fn groups_of(&self, listed: &[&State]) -> Vec<ListedGroup> {
+        let lifetime = Span::from_secs(u64::from(self.times.short));
+        self.groups.of_listed(listed, lifetime)
     }
 
     fn state(&self, place: u32) -> &State {
@@ -495,7 +496,7 @@ impl States {
         self.index.remove(&state.key());
         leave(&mut self.sources, &state.from.address);
         if let Some(group) = state.group {
-            leave(&mut self.groups, &group);
+            self.groups.leave(&group);
         }
     }
 
@@ -545,12 +546,12 @@ impl List {
     };
 }
 
-/// Counts one less of `key`.
-fn leave<K: std::hash::Hash + Eq>(counts: &mut Map<K, u32>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
+/// Counts one state less of an address.
+fn leave(counts: &mut Map<IpAddr, u32>, address: &IpAddr) {
+    if let Some(count) = counts.get_mut(address) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(key);
+            counts.remove(address);
         }
     }
 }
@@ -584,24 +585,12 @@ impl StateKey {
     }
 }
 
-impl Group {
-    fn of(headers: &Headers, rule: RuleId, limit: &StateLimit) -> Self {
-        let (from, to) = ends(headers);
-        Group {
-            rule,
-            source: limit.by_source.then_some(from.address),
-            source_port: if limit.by_source_port { from.port } else { 0 },
-            destination: limit.by_destination.then_some(to.address),
-            destination_port: if limit.by_destination_port {
-                to.port
-            } else {
-                0
-            },
-        }
-    }
-}
-
 impl State {
+    /// Whether `limit` has created the state, and not `keep-state`.
+    pub const fn is_limited(&self) -> bool {
+        self.group.is_some()
+    }
+
     fn key(&self) -> StateKey {
         StateKey::between(self.from, self.to, self.proto, self.name)
     }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use sluice_core::units::Time;
 
-use super::{DynamicRuleState, RuleState};
+use super::{DynamicRuleState, GroupState, RuleState, Snapshot};
 use crate::grammar::{Dynamic, RuleFormat, ShowRule, Times};
-use crate::rules::states::State;
+use crate::rules::states::{End, State};
 use crate::rules::{Entry, Rules};
 use crate::words::names;
 
@@ -37,13 +37,33 @@ pub(crate) fn states(rules: &Rules, shown: impl Fn(&Entry) -> bool) -> Vec<RuleS
         .collect()
 }
 
-/// Returns the dynamic rules as values: those alive at `now`, and expired ones on request.
-pub(crate) fn dynamic_states(rules: &Rules, has_expired: bool, now: Time) -> Vec<DynamicRuleState> {
-    let states = rules.states.list(now, has_expired).into_iter();
-    states
+/// Adds the dynamic rules as values to a snapshot: those alive at `now`, and expired ones on request.
+pub(crate) fn add_dynamic(snapshot: &mut Snapshot, rules: &Rules, has_expired: bool, now: Time) {
+    let states = rules.states.list(now, has_expired);
+    let name_of = |name: u16| rules.states.name_of(name).to_owned();
+    let groups = rules.states.groups_of(&states).into_iter();
+    snapshot.groups = groups
+        .map(|listed| GroupState {
+            rule: listed.group.rule.number,
+            name: name_of(listed.name),
+            proto: listed.group.proto,
+            src: listed.group.from.address,
+            src_port: listed.group.from.port,
+            dst: listed.group.to.address,
+            dst_port: listed.group.to.port,
+            states: listed.states,
+        })
+        .collect();
+    let states = states.into_iter();
+    snapshot.states = states
         .map(|state| DynamicRuleState {
             rule: state.rule.number,
-            name: rules.states.name_of(state.name).to_owned(),
+            kind: if state.is_limited() {
+                "limit"
+            } else {
+                "keep-state"
+            },
+            name: name_of(state.name),
             proto: state.proto,
             src: state.from.address,
             src_port: state.from.port,
@@ -53,7 +73,7 @@ pub(crate) fn dynamic_states(rules: &Rules, has_expired: bool, now: Time) -> Vec
             bytes: state.bytes,
             expires_in_ns: state.expires.since(now).as_ns(),
         })
-        .collect()
+        .collect();
 }
 
 /// Returns the rules as text, one line each.
@@ -86,6 +106,10 @@ pub(crate) fn list(
     );
     if style.dynamic != Dynamic::Only {
         for entry in shown {
+            // A line that is read back is then a remark.
+            if rules.is_set_disabled(entry.rule.set) {
+                out.push_str("# DISABLED ");
+            }
             let _ = write!(out, "{:05} ", entry.number);
             if style.has_counters {
                 let _ = write!(
@@ -95,41 +119,75 @@ pub(crate) fn list(
                 );
             }
             put_time(&mut out, entry.last_match, style);
-            if rules.is_set_disabled(entry.rule.set) {
-                out.push_str("# DISABLED ");
-            }
             let _ = writeln!(out, "{}", ShowRule(&entry.rule, style.format));
         }
     }
     if !states.is_empty() {
-        let _ = writeln!(out, "## Dynamic rules ({}):", states.len());
-        for state in states {
-            put_state(&mut out, rules, state, widths, now);
+        let groups = rules.states.groups_of(&states);
+        let count = states.len() + groups.len();
+        let _ = writeln!(out, "## Dynamic rules ({count}):");
+        let states = states.into_iter().map(|state| DynamicLine {
+            rule: state.rule.number,
+            counters: (state.packets, state.bytes),
+            expires: state.expires,
+            kind: String::from(if state.is_limited() { "LIMIT" } else { "STATE" }),
+            proto: state.proto,
+            ends: [state.from, state.to],
+            name: state.name,
+        });
+        let groups = groups.into_iter().map(|listed| DynamicLine {
+            rule: listed.group.rule.number,
+            // ipfw counts no packets for a group.
+            counters: (0, 0),
+            expires: listed.expires,
+            kind: format!("PARENT {}", listed.states),
+            proto: listed.group.proto,
+            ends: [listed.group.from, listed.group.to],
+            name: listed.name,
+        });
+        for line in states.chain(groups) {
+            line.put(&mut out, rules, widths, now);
         }
     }
     out
 }
 
-fn put_state(out: &mut String, rules: &Rules, state: &State, widths: (usize, usize), now: Time) {
-    let left = state.expires.since(now).as_ns() / 1_000_000_000;
-    let proto = match names::protocol_name(state.proto) {
-        Some(name) => name.to_string(),
-        None => format!("proto {}", state.proto),
-    };
-    let _ = writeln!(
-        out,
-        "{:05} {:>w0$} {:>w1$} ({left}s) STATE {proto} {} {} <-> {} {} :{}",
-        state.rule.number,
-        state.packets,
-        state.bytes,
-        state.from.address,
-        state.from.port,
-        state.to.address,
-        state.to.port,
-        rules.states.name_of(state.name),
-        w0 = widths.0,
-        w1 = widths.1,
-    );
+/// A state, or a group of states, as a line.
+struct DynamicLine {
+    rule: u32,
+    /// Packets and bytes.
+    counters: (u64, u64),
+    expires: Time,
+    kind: String,
+    proto: u8,
+    ends: [End; 2],
+    name: u16,
+}
+
+impl DynamicLine {
+    fn put(&self, out: &mut String, rules: &Rules, widths: (usize, usize), now: Time) {
+        let left = self.expires.since(now).as_ns() / 1_000_000_000;
+        let proto = match names::protocol_name(self.proto) {
+            Some(name) => name.to_string(),
+            None => format!("proto {}", self.proto),
+        };
+        let [from, to] = self.ends;
+        let _ = writeln!(
+            out,
+            "{:05} {:>w0$} {:>w1$} ({left}s) {} {proto} {} {} <-> {} {} :{}",
+            self.rule,
+            self.counters.0,
+            self.counters.1,
+            self.kind,
+            from.address,
+            from.port,
+            to.address,
+            to.port,
+            rules.states.name_of(self.name),
+            w0 = widths.0,
+            w1 = widths.1,
+        );
+    }
 }
 
 /// Writes when a rule last matched, in the width of a date.

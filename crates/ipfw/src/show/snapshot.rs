@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub rules: Vec<RuleState>,
     /// The states of rules; `list` has them with `-d` or `-D` only.
     pub states: Vec<DynamicRuleState>,
+    /// The groups by which rules with `limit` count these states.
+    pub groups: Vec<GroupState>,
 }
 
 /// A pipe: its link, and the FIFO before it.
@@ -282,6 +284,8 @@ pub struct RuleState {
 pub struct DynamicRuleState {
     /// Number of the rule.
     pub rule: u32,
+    /// The word that has created the state: `keep-state` or `limit`.
+    pub kind: &'static str,
     /// Name of the state, `default` if the rule has none.
     pub name: String,
     /// Protocol.
@@ -300,4 +304,27 @@ pub struct DynamicRuleState {
     pub bytes: u64,
     /// The time until the state expires; 0 if it has expired.
     pub expires_in_ns: u64,
+}
+
+/// The states of a rule with `limit` that have the rule's fields in common. Fields that the rule does
+/// not name are unspecified addresses, and ports of 0.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct GroupState {
+    /// Number of the rule.
+    pub rule: u32,
+    /// Name of the states.
+    pub name: String,
+    /// Protocol.
+    pub proto: u8,
+    /// Address of the ends that sent the first packets.
+    pub src: IpAddr,
+    /// Their port.
+    pub src_port: u16,
+    /// Address of the other ends.
+    pub dst: IpAddr,
+    /// Their port.
+    pub dst_port: u16,
+    /// The number of states.
+    pub states: u32,
 }

@@ -10,6 +10,7 @@ use std::fmt;
 
 use sluice_core::param::ParamError;
 
+use super::shell;
 use super::token::Position;
 
 /// A refused command. It changed nothing.
@@ -201,6 +202,10 @@ impl ErrorKind {
     }
 }
 
+/// Advice for a shell script in place of commands.
+const RUN_THE_SCRIPT: &str = "this looks like a shell script: start a router, run the script with \
+     `ipfw` linked to sluice, and write the result with `sluice router save`";
+
 /// A missing or unknown word.
 pub const EX_USAGE: u8 = 64;
 /// A bad value.
@@ -248,6 +253,16 @@ impl CommandError {
             Some(_) => self,
             None => self.near(word, candidates),
         }
+    }
+
+    /// Adds advice if the text in which a command was refused is a shell script.
+    #[must_use]
+    pub(crate) fn in_text(mut self, text: &str) -> Self {
+        if shell::is_script(text) {
+            self.nearest = None;
+            self.advice = Some(RUN_THE_SCRIPT);
+        }
+        self
     }
 
     /// Returns the message without the place.

@@ -44,6 +44,8 @@ const MAX_BARE_DELAY_MS: u128 = 10_000;
 const MAX_DELAY_NS: u128 = 3_600_000_000_000;
 /// The largest burst: 2^48 - 1 bytes.
 const MAX_BURST: u128 = (1 << 48) - 1;
+/// dummynet's message about a burst, and what it accepts.
+const INVALID_BURST: &str = "burst: invalid argument (bytes, such as 15000 or 100k)";
 
 /// A decimal number, and the text behind it.
 struct Number<'a> {
@@ -263,20 +265,24 @@ pub(crate) fn delay(p: &mut Parser<'_>, word: At<&str>) -> Parse<Span> {
 
 /// Reads `burst`: bytes, with suffixes that are powers of 1024.
 pub(crate) fn burst(p: &mut Parser<'_>, word: At<&str>) -> Parse<u64> {
-    let Some(number) = number(word.value, p.compat) else {
-        return Err(refused("burst: invalid argument", word.at));
+    let invalid = || refused(INVALID_BURST, word.at);
+    let number = number(word.value, p.compat).ok_or_else(invalid)?;
+    let unit = number.rest.to_ascii_lowercase();
+    let (shift, unit) = match unit.chars().next() {
+        Some('k') => (10, &unit[1..]),
+        Some('m') => (20, &unit[1..]),
+        Some('g') => (30, &unit[1..]),
+        Some('t') => (40, &unit[1..]),
+        Some('p') => (50, &unit[1..]),
+        Some('e') => (60, &unit[1..]),
+        _ => (0, unit.as_str()),
     };
-    let suffix = number.rest.trim_end_matches(['b', 'B']);
-    let shift = match suffix.to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        "p" => 50,
-        "e" => 60,
-        _ => return Err(refused("burst: invalid argument", word.at)),
-    };
+    match unit {
+        "" | "b" => {}
+        "byte" | "bytes" if !p.compat => {}
+        "ib" if !p.compat && shift > 0 => {}
+        _ => return Err(invalid()),
+    }
     match number.times(1 << shift) {
         Some(bytes) if bytes <= MAX_BURST => Ok(bytes as u64),
         _ => Err(refused("burst: out of range (0..2^48-1)", word.at)),
@@ -526,11 +532,20 @@ mod tests {
             with("2MB", false, queue_size),
             (Ok(QueueSize::Bytes(2 << 20)), 1)
         );
-        assert_eq!(with("10k", false, burst).0, Ok(10_240));
-        assert_eq!(
-            with("x", false, burst).0,
-            Err("burst: invalid argument".into())
-        );
+        // A unit is a power of 1024; dummynet accepts its letter only.
+        for text in ["10k", "10K", "10kB", "10240", "10240B"] {
+            for compat in [false, true] {
+                assert_eq!(with(text, compat, burst), (Ok(10_240), 0), "{text}");
+            }
+        }
+        for text in ["10KBytes", "10kbyte", "10KiB", "10240Bytes"] {
+            assert_eq!(with(text, false, burst), (Ok(10_240), 0), "{text}");
+            assert_eq!(with(text, true, burst).0, Err(INVALID_BURST.into()));
+        }
+        assert_eq!(with("2MBytes", false, burst).0, Ok(2 << 20));
+        for text in ["x", "10kbit", "10kbit/s", "10ib", "10kBytesx"] {
+            assert_eq!(with(text, false, burst).0, Err(INVALID_BURST.into()));
+        }
         assert_eq!(
             with("256T", false, burst).0,
             Err("burst: out of range (0..2^48-1)".into())

@@ -184,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn a_shell_script_is_recognised_and_said_so_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "#!/bin/sh\ncmd=\"ipfw -q add\"\n$cmd 00100 allow ip from any to any\n";
+        let path = write(&folder, "rc.sh", text);
+        let checked = check(&path, &Settings::default()).unwrap();
+        let refused: Vec<String> = checked.refused.iter().map(ToString::to_string).collect();
+        let is_said = |error: &String| error.contains("(this looks like a shell script: ");
+        let said: Vec<bool> = refused.iter().map(is_said).collect();
+        assert_eq!(said, [true, false], "{refused:?}");
+        // A router that should start with it says so, too.
+        let config = Config::read(&path).unwrap();
+        let error = config.check(Firewall::new(&Settings::default()), 1000);
+        assert!(is_said(&error.unwrap_err().to_string()));
+    }
+
+    #[test]
     fn a_refusal_names_file_line_and_column() {
         let folder = tempfile::tempdir().unwrap();
         let path = write(

@@ -1,10 +1,19 @@
 use super::*;
 use crate::headers::Direction;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 const RULE: RuleId = RuleId {
     number: 100,
     serial: 1,
+};
+
+/// `limit src-addr 2`.
+const PER_SOURCE: StateLimit = StateLimit {
+    by_source: true,
+    by_source_port: false,
+    by_destination: false,
+    by_destination_port: false,
+    most: 2,
 };
 
 fn headers(proto: u8, from: (u8, u16), to: (u8, u16), flags: u8) -> Headers {
@@ -96,16 +105,9 @@ fn a_limit_counts_states_that_live() {
     let mut states = States::new(KeyedHash(1));
     let times = Lifetimes::default();
     let name = states.name("default");
-    let limit = StateLimit {
-        by_source: true,
-        by_source_port: false,
-        by_destination: false,
-        by_destination_port: false,
-        most: 2,
-    };
     let mut add = |port, second| {
         let packet = headers(UDP, (1, port), (2, 53), 0);
-        states.add(&packet, RULE, name, Some(&limit), at(second), &times)
+        states.add(&packet, RULE, name, Some(&PER_SOURCE), at(second), &times)
     };
     assert_eq!(add(1, 0), Ok(()));
     assert_eq!(add(2, 5), Ok(()));
@@ -113,7 +115,32 @@ fn a_limit_counts_states_that_live() {
     // The first state expires after 10 s.
     assert_eq!(add(3, 11), Ok(()));
     states.forget_rules(&[RULE]);
-    assert_eq!((states.len(), states.groups.len()), (0, 0));
+    assert_eq!((states.len(), states.groups.members.len()), (0, 0));
+}
+
+/// `dyn_lookup_ipv4_parent` of ipfw compares the protocol, too; IPv6 has groups of its own.
+#[test]
+fn a_limit_counts_each_protocol_and_version_of_ip_by_itself() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let name = states.name("default");
+    let limit = StateLimit {
+        by_source: false,
+        by_source_port: true,
+        most: 1,
+        ..PER_SOURCE
+    };
+    let mut add = |packet: &Headers| states.add(packet, RULE, name, Some(&limit), at(0), &times);
+    let udp = |from| headers(UDP, (from, 7), (2, 53), 0);
+    assert_eq!(add(&udp(1)), Ok(()));
+    assert_eq!(add(&headers(TCP, (1, 7), (2, 53), SYN)), Ok(()));
+    let six = Headers {
+        src: Ipv6Addr::LOCALHOST.into(),
+        dst: Ipv6Addr::UNSPECIFIED.into(),
+        ..udp(1)
+    };
+    assert_eq!(add(&six), Ok(()));
+    assert_eq!(add(&udp(3)), Err(Refused::Limit));
 }
 
 /// TCP from many addresses to one.
