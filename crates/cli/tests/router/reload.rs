@@ -120,7 +120,7 @@ fn a_saved_configuration_starts_a_router_with_the_same_state() {
 #[test]
 fn a_reload_of_nothing_is_refused() {
     let mut running = Running::start(Some("add 100 allow ip from any to any\n"), &[]);
-    for text in ["", "\n  # to be continued\n"] {
+    for text in ["", "\n  # to be continued\n", "\u{feff}# a mark\n"] {
         fs::write(running.path("r.conf"), text).unwrap();
         running.signal(Signal::HUP);
         let path = running.path("r.conf");

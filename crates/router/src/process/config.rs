@@ -275,6 +275,15 @@ mod tests {
     }
 
     #[test]
+    fn a_file_of_another_system_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "\u{feff}pipe 1 config bw 1Mbit/s\r\nadd pipe 1 ip from any to any\r\n";
+        let path = write(&folder, "r.conf", text);
+        let checked = check(&path, &Settings::default()).unwrap();
+        assert!(checked.refused.is_empty(), "{checked:?}");
+    }
+
+    #[test]
     fn a_missing_configuration_is_named() {
         let error = check(Path::new("/nowhere/r.conf"), &Settings::default()).unwrap_err();
         assert!(

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_core::link::text::without_mark;
 use sluice_ipfw::{Interface, Output};
 use sluice_net::confine;
 use sluice_net::namespace::Namespace;
@@ -61,7 +62,7 @@ impl Reloader {
             source,
         })??;
         let has_command = |line: &str| !line.trim().is_empty() && !line.trim().starts_with('#');
-        if !config.text.lines().any(has_command) {
+        if !without_mark(&config.text).lines().any(has_command) {
             return Err(ReloadError::Empty(path.to_owned()));
         }
         let builder = self.orders.builder();
