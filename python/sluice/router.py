@@ -22,6 +22,7 @@ class PortStatus(TypedDict):
     name: str
     kind: str
     reason: str
+    interface: Literal["up", "down", "gone"] | None
     promiscuous: bool | None
     received: int
     received_bytes: int

@@ -22,6 +22,7 @@ use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 
 use super::config::{Config, ConfigError, SLOW, slow};
 use super::fail_open::take_over_from_bridges;
+use super::health::Health;
 use super::held::{Held, HeldError};
 use super::kernel_paths::kernel_paths;
 use super::ports::{self, PortList, PortTime, Ports};
@@ -30,7 +31,7 @@ use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
 use super::{Router, Settings};
 use crate::control::{
-    Bell, Builder, Limits, Listener, SampleSource, ServeError, inboxes, origin_s,
+    Bell, Builder, Limits, Listener, SampleSource, ServeError, Sources, inboxes, origin_s,
 };
 use crate::forward::{WakeUp, exchange};
 use waiting::{beside, wait_for};
@@ -166,10 +167,10 @@ impl Router {
         if is_confined {
             confine::keep_broker(settings.user)?;
         }
-        let namespace = match &settings.namespace {
+        let namespace = Arc::new(match &settings.namespace {
             Some(path) => Namespace::open(path)?,
             None => Namespace::current()?,
-        };
+        });
         let clock = Clock::start();
         let engine = sluice_ipfw::Settings {
             origin_s: origin_s(SystemTime::now(), clock.now()),
@@ -231,6 +232,7 @@ impl Router {
         });
         let exchanges = exchange(bells.collect());
         let is_through = Arc::new(AtomicBool::new(false));
+        let health = Arc::new(Health::new(&settings.ports, Arc::clone(&namespace)));
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(count);
         if is_confined {
             sluice_loader::read_by(|path, most| {
@@ -285,6 +287,7 @@ impl Router {
                     false => None,
                 },
                 keeps_flows: opened.keeps_flows,
+                health: Arc::clone(&health),
             };
             let pulse = Arc::new(AtomicU64::new(0));
             pulses.push(Arc::clone(&pulse));
@@ -368,7 +371,7 @@ impl Router {
                 orders: orders.clone(),
                 config: settings.config.clone(),
                 names: names.into(),
-                namespace: Arc::new(namespace),
+                namespace,
             },
             listener: None,
             threads,
@@ -378,9 +381,10 @@ impl Router {
             choices: opened.choices,
             idle_limit,
             log: Mutex::new(Some(log_entries)),
-            watcher: Watcher::new(orders.clone()),
+            watcher: Watcher::of_router(orders.clone(), Arc::clone(&health)),
             pulses,
             heartbeat: None,
+            health: Arc::clone(&health),
             _held: held,
         };
         if let Err(error) = confined {
@@ -393,7 +397,11 @@ impl Router {
                 let sample = watcher.sample(after, patience)?;
                 Ok(serde_json::value::to_raw_value(&*sample).expect("a sample is plain values"))
             });
-            match Listener::open_watched(path, orders, Limits::default(), Some(samples)) {
+            let sources = Sources {
+                samples,
+                before_status: Arc::new(move || health.look()),
+            };
+            match Listener::open_watched(path, orders, Limits::default(), Some(sources)) {
                 Ok(listener) => router.listener = Some(listener),
                 Err(error) => {
                     router.stop();
