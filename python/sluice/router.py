@@ -52,6 +52,7 @@ class RouterStatus(TypedDict):
     is_real_time: bool
     warmth_requests: int | None
     cpu_latency_ns: int | None
+    fail_open: bool | None
 
 
 class Router:

@@ -288,6 +288,8 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         let is_up = port.interface? == InterfaceState::Up;
         Some((vec![("port", port.name.clone())], i64::from(is_up)))
     });
+    let guarded = status.fail_open.iter();
+    let guarded = guarded.map(|is_guarded| (Vec::new(), i64::from(*is_guarded)));
     let drops = sample.objects.iter().flat_map(|object| {
         let rows = object.total_dropped.iter();
         rows.map(|(reason, count)| {
@@ -369,6 +371,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             "Whether the interface of a port is up: 1, or 0 if it is down or gone",
             None,
             Values::Gauge(ports_up.collect()),
+        ),
+        (
+            "sluice_fail_open",
+            "Whether the process of --fail-open watches the router: 1, or 0 if it has ended",
+            None,
+            Values::Gauge(guarded.collect()),
         ),
         (
             "sluice_admitted_packets",

@@ -73,6 +73,9 @@ fn text(sample: &Sample) -> String {
         time(sample.lateness.p999_ns),
         short(sample.lateness.packets as f64)
     ));
+    if status.fail_open == Some(false) {
+        line("--fail-open has no effect: its process has ended; restart the router".to_owned());
+    }
     for (what, counts) in [
         ("dropped", &status.dropped),
         ("lost", &status.lost),
@@ -404,6 +407,7 @@ pub(crate) mod tests {
         sample.status.dropped = counts(&["overflow", "denied"]);
         let lost = LostFrame::ALL.map(LostFrame::name);
         sample.status.lost = counts(&lost);
+        sample.status.fail_open = Some(false);
         sample.status.refused = counts(&refused);
         sample.status.damaged = counts(&["truncated"]);
         sample
@@ -425,6 +429,7 @@ pub(crate) mod tests {
                 "no {name} in\n{text}"
             );
         }
+        assert!(text.contains("\n--fail-open has no effect: "), "{text}");
         for line in text.lines() {
             assert!(line.chars().count() < 80, "{line}");
         }

@@ -42,6 +42,7 @@ fn sample() -> Arc<Sample> {
     };
     sample.unlisted = 2;
     sample.status.logged = 4;
+    sample.status.fail_open = Some(false);
     sample.events = Some(6);
     sample.flow_export = Some(FlowExport {
         sent: 100,
@@ -84,6 +85,7 @@ fn the_text_has_counters_by_reason_and_histograms() {
         "sluice_port_received_bytes_total{port=\"eth0\"} 1500",
         "sluice_port_lost_frames_total{port=\"eth0\",reason=\"kernel_queue\"} 3",
         "sluice_port_up{port=\"eth0\"} 0",
+        "sluice_fail_open 0",
         "sluice_uptime_seconds 1.5",
         "sluice_object_dropped_packets_total{object=\"pipe 1\",flow=\"\",reason=\"overflow\"} 7",
         "sluice_sojourn_seconds_sum{object=\"pipe 1\",flow=\"\"} 2.0",

@@ -1,9 +1,9 @@
-//! What a router depends on besides its own threads: the interfaces of its ports.
+//! What a router depends on besides its own threads: the interfaces of its ports, and its guardian.
 //!
 //! Whoever asks for the status lets [`Health::look`] ask the kernel before. The loops only read the
 //! answer, so that they never wait for the kernel's configuration.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use rustix::io::Errno;
@@ -32,6 +32,9 @@ pub(super) struct Health {
     ports: Vec<PortHealth>,
     /// The connection for questions, kept for the next one.
     links: Mutex<Option<Links>>,
+    /// Whether the router was started with a guardian, and whether that lives.
+    has_guardian: AtomicBool,
+    is_guarded: AtomicBool,
 }
 
 struct PortHealth {
@@ -60,7 +63,15 @@ impl Health {
             namespace,
             ports: ports.iter().enumerate().map(port).collect(),
             links: Mutex::new(None),
+            has_guardian: AtomicBool::new(false),
+            is_guarded: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether the guardian lives.
+    pub(super) fn note_guardian(&self, is_alive: bool) {
+        self.is_guarded.store(is_alive, Ordering::Relaxed);
+        self.has_guardian.store(true, Ordering::Release);
     }
 
     /// Asks the kernel for the interfaces, unless another thread does at this moment.
@@ -94,6 +105,8 @@ impl Health {
 
     /// Adds to a status what is known.
     pub(super) fn complete(&self, status: &mut Status) {
+        let has_guardian = self.has_guardian.load(Ordering::Acquire);
+        status.fail_open = has_guardian.then(|| self.is_guarded.load(Ordering::Relaxed));
         for (number, port) in status.ports.iter_mut().enumerate() {
             port.interface = self.interface(number);
             if port.interface == Some(InterfaceState::Gone) {
@@ -189,6 +202,21 @@ mod tests {
         drop(held);
         health.look();
         assert!(health.interface(0).is_some());
+    }
+
+    #[test]
+    fn the_status_says_whether_the_guardian_lives_if_there_is_one() {
+        let health = health(&[]);
+        let told = || {
+            let mut status = Status::default();
+            health.complete(&mut status);
+            status.fail_open
+        };
+        assert_eq!(told(), None);
+        health.note_guardian(true);
+        assert_eq!(told(), Some(true));
+        health.note_guardian(false);
+        assert_eq!(told(), Some(false));
     }
 
     #[test]

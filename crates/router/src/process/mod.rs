@@ -297,7 +297,8 @@ impl Router {
     /// # Errors
     /// A thread cannot be started. The guardian is dropped then, as at a failed start.
     pub fn guard(&mut self, guardian: Guardian) -> io::Result<()> {
-        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, self.pulse())?);
+        let heartbeat = fail_open::Heartbeat::start(guardian, self.pulse(), &self.health)?;
+        self.heartbeat = Some(heartbeat);
         Ok(())
     }
 

@@ -515,6 +515,7 @@ impl Loop {
             logged: self.logged,
             log_lost: self.log_lost,
             given_up: given_up(self.confined),
+            fail_open: None,
         };
         self.health.complete(&mut status);
         status

@@ -65,6 +65,9 @@ pub struct Status {
     /// (where the kernel has Landlock). Empty with `--unconfined`.
     #[serde(default)]
     pub given_up: Vec<String>,
+    /// Whether the process that watches the router lives (`--fail-open`); `None` without it.
+    #[serde(default)]
+    pub fail_open: Option<bool>,
     /// The part of each worker, if there are several.
     #[serde(default)]
     pub workers: Vec<WorkerStatus>,
