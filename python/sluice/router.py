@@ -22,6 +22,7 @@ class PortStatus(TypedDict):
     name: str
     kind: str
     reason: str
+    interface: Literal["up", "down", "gone"] | None
     promiscuous: bool | None
     received: int
     received_bytes: int
@@ -52,6 +53,7 @@ class RouterStatus(TypedDict):
     is_real_time: bool
     warmth_requests: int | None
     cpu_latency_ns: int | None
+    fail_open: bool | None
 
 
 class Router:

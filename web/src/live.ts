@@ -17,6 +17,7 @@ import {
   type LiveObject,
   label,
   type Past,
+  portName,
   reasons,
   type Sample,
   type Series,
@@ -300,8 +301,8 @@ class Live {
     this.ports.show({
       title: "Ports",
       heads: ["port", "in", "out", "in, packets/s", "out, packets/s", "lost"],
-      rows: sample.ports.map((port) => [
-        port.name,
+      rows: sample.ports.map((port, number) => [
+        portName(port.name, sample.status.ports?.[number]?.interface),
         megabits(port.received_bps / 1e6),
         megabits(port.sent_bps / 1e6),
         whole(port.received_per_s),

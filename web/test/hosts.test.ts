@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { hosts, type LiveFlow } from "../src/live/sample.ts";
+import { hosts, type LiveFlow, portName } from "../src/live/sample.ts";
 
 const flow = (src: string, dst: string, rate_bps: number, dropped = 0): LiveFlow => ({
   object: "pipe 1",
@@ -41,4 +41,13 @@ test("a host has the sums of its flows in both directions, and its own drops", (
 test("a flow from a host to itself counts once", () => {
   const [own, ...others] = hosts([flow("a", "a", 8)]);
   assert.deepEqual([own?.flows, own?.sent_bps, own?.received_bps, others.length], [1, 8, 8, 0]);
+});
+
+test("a port is marked while its interface is not up", () => {
+  assert.equal(portName("eth0", "up"), "eth0");
+  assert.equal(portName("eth0", "down"), "eth0 (down)");
+  assert.equal(portName("eth0", "gone"), "eth0 (gone)");
+  // A port without an interface, and a program behind a link.
+  assert.equal(portName("pcap:in.pcap:", null), "pcap:in.pcap:");
+  assert.equal(portName("network", undefined), "network");
 });

@@ -53,12 +53,13 @@ fn columns_of(named: Option<&str>, of_terminal: impl FnOnce() -> Option<usize>) 
 }
 
 /// Replaces control characters other than line feed and tab by their escape (`\\u{1b}`), and those
-/// that change the direction of text, too.
+/// that change the direction of text or have no width, too.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| {
         let is_layout = matches!(c, '\n' | '\t');
         let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        (c.is_control() && !is_layout) || is_direction
+        let is_invisible = matches!(c, '\u{200b}' | '\u{feff}');
+        (c.is_control() && !is_layout) || is_direction || is_invisible
     };
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
@@ -84,6 +85,8 @@ mod tests {
             clean(name),
             "cubic\\u{1b}]0;title\\u{7}\\u{9b}2J\\u{d}\\u{202e}gnp"
         );
+        // A zero width space, and a byte order mark that is not at the start of a file.
+        assert_eq!(clean("pi\u{200b}e\u{feff}"), "pi\\u{200b}e\\u{feff}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use sluice_router::control::{AskError, Request, ask, default_socket};
+use sluice_router::process::InterfaceState;
 use sluice_router::process::watch::{ObjectSample, Sample, Sojourn, TrafficSample};
 
 /// The reason why there is no sample.
@@ -109,6 +110,13 @@ pub fn times(sojourn: Option<&Sojourn>) -> [String; 3] {
         Some(s) => [s.p50_ns, s.p95_ns, s.p99_ns].map(time),
         None => ["-", "-", "-"].map(str::to_owned),
     }
+}
+
+/// Returns whether the interface of a port, by its number, is down or gone.
+pub fn is_down(sample: &Sample, port: usize) -> bool {
+    let port = sample.status.ports.get(port);
+    let state = port.and_then(|port| port.interface);
+    matches!(state, Some(InterfaceState::Down | InterfaceState::Gone))
 }
 
 /// Writes counts by reason: `overflow 3, congestion 1`.

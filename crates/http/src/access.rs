@@ -1,7 +1,7 @@
 //! Who may read: names of hosts, the token, and the cookie that stands for it.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +14,8 @@ use super::request::Request;
 pub const SHORTEST_TOKEN: usize = 16;
 /// The most characters of a token.
 pub const MOST_TOKEN: usize = 256;
+/// Bytes of a file that are read for its first line, with the blanks around the token.
+const MOST_LINE: u64 = 4096;
 
 /// The reasons why a token cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +49,16 @@ pub enum TokenError {
 /// # Errors
 /// [`TokenError`].
 pub fn read_token(path: &Path) -> Result<String, TokenError> {
-    let text = fs::read_to_string(path).map_err(|source| TokenError::Unreadable {
+    let unreadable = |source| TokenError::Unreadable {
         path: path.to_owned(),
         source,
-    })?;
-    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    };
+    let mut line = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    let mut file = BufReader::new(file.take(MOST_LINE));
+    file.read_until(b'\n', &mut line).map_err(unreadable)?;
+    let line = String::from_utf8_lossy(&line);
+    let token = line.trim().to_owned();
     if !(SHORTEST_TOKEN..=MOST_TOKEN).contains(&token.len()) {
         return Err(TokenError::Length {
             path: path.to_owned(),
@@ -200,6 +207,8 @@ fn is_literal(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -247,6 +256,11 @@ mod tests {
         assert!(matches!(
             read_token(Path::new("/nowhere")),
             Err(TokenError::Unreadable { .. })
+        ));
+        // A file without end has no line.
+        assert!(matches!(
+            read_token(Path::new("/dev/zero")),
+            Err(TokenError::Length { length: 4096, .. })
         ));
     }
 }

@@ -19,9 +19,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use landlock::{
     ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError,
@@ -182,12 +183,15 @@ pub fn privileged<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 }
 
 /// Like [`privileged`], for work that may take long, such as reading from a file system that does not
-/// answer: it gets a thread of its own, and the broker stays free for other work.
+/// answer: it gets a thread of its own, and the broker stays free for other work. `late` is called if the
+/// work takes longer than `patience`.
 ///
 /// # Errors
 /// The thread cannot be started.
 pub fn privileged_apart<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
+    patience: Duration,
+    late: impl FnOnce(),
 ) -> io::Result<T> {
     let (sender, done) = mpsc::channel();
     let refused = sender.clone();
@@ -200,9 +204,12 @@ pub fn privileged_apart<T: Send + 'static>(
     if let Some(spawn) = send_to_broker(spawn) {
         spawn();
     }
-    let done = done
-        .recv()
-        .expect("the thread, or its absence, has an answer")?;
+    let mut answer = done.recv_timeout(patience);
+    if matches!(answer, Err(RecvTimeoutError::Timeout)) {
+        late();
+        answer = done.recv().map_err(RecvTimeoutError::from);
+    }
+    let done = answer.expect("the thread, or its absence, has an answer")?;
     Ok(done.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
@@ -390,3 +397,20 @@ const NAMESPACES: [i32; 7] = [
 /// `process_vm_readv`, `process_vm_writev` and `execveat`.
 const X32_BIT: i64 = 0x4000_0000;
 const X32_EXEC: [i64; 5] = [520, 521, 539, 540, 545];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_takes_long_is_reported_and_waited_for() {
+        let (said, hears) = mpsc::channel();
+        // The work ends when it has been reported.
+        let work = move || hears.recv().is_ok();
+        let done = privileged_apart(work, Duration::from_millis(1), || said.send(()).unwrap());
+        assert!(done.unwrap());
+        let hour = Duration::from_secs(3600);
+        let done = privileged_apart(|| 7, hour, || panic!("it takes no hour"));
+        assert_eq!(done.unwrap(), 7);
+    }
+}

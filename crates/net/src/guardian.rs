@@ -87,10 +87,11 @@ impl Guardian {
         let _ = self.life.write(&[ARMED]);
     }
 
-    /// Gives a sign of life. Never blocks.
-    pub fn beat(&mut self) {
+    /// Gives a sign of life. Never blocks. Returns whether the guardian lives.
+    pub fn beat(&mut self) -> bool {
+        let given = self.life.write(&[BEAT]);
         // A full pipe has signs enough, and a closed one no guardian.
-        let _ = self.life.write(&[BEAT]);
+        !given.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 
     /// Ends the guardian without a bridge.

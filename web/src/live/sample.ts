@@ -59,7 +59,13 @@ export interface Sample {
   number: number;
   unix_ms: number;
   interval_ns: number;
-  status: { uptime_ns: number; commands: number; dropped: Record<string, number> };
+  status: {
+    uptime_ns: number;
+    commands: number;
+    dropped: Record<string, number>;
+    /** In the order of the ports below; null for a port without an interface. */
+    ports?: { interface: "up" | "down" | "gone" | null }[];
+  };
   ports: LivePort[];
   lateness: { p50_ns: number; p99_ns: number };
   objects: LiveObject[];
@@ -101,6 +107,11 @@ export const LEVELS = [
 
 export const label = (object: LiveObject): string =>
   object.flow === null ? object.name : `${object.name} ${object.flow}`;
+
+/** Returns the name of a port, with the state of its interface unless it is up. */
+export function portName(name: string, state: "up" | "down" | "gone" | null | undefined): string {
+  return state === "down" || state === "gone" ? `${name} (${state})` : name;
+}
 
 const PROTOCOLS: Record<number, string> = { 1: "icmp", 6: "tcp", 17: "udp", 58: "icmp6" };
 

@@ -14,6 +14,8 @@ use super::events::Event;
 pub(super) struct Limits {
     asked: Option<StatusAsked>,
     next: Instant,
+    /// Whether a line has reported the end of the guardian.
+    is_unguarded: bool,
     /// The counts that lines have reported.
     told: BTreeMap<&'static str, u64>,
     /// The system's answers that lines have reported, by port.
@@ -25,6 +27,7 @@ impl Limits {
         Limits {
             asked: None,
             next: Instant::now() + EVERY,
+            is_unguarded: false,
             told: BTreeMap::new(),
             answers: BTreeMap::new(),
         }
@@ -61,6 +64,10 @@ impl Limits {
                 let size = status.limits.get(name).copied();
                 warnings.push(warning(name, what, size, count - known));
             }
+        }
+        if status.fail_open == Some(false) && !self.is_unguarded {
+            self.is_unguarded = true;
+            warnings.push(unguarded());
         }
         warnings
     }
@@ -104,6 +111,16 @@ fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
     Event {
         line: format!("warning: {packets} {of} ({name}): {what}"),
         json: json!({"log": "limit", "limit": name, "size": size, "lost": packets, "text": what}),
+    }
+}
+
+/// Returns the warning that the guardian has ended.
+fn unguarded() -> Event {
+    let text = "the process that watches this router has ended: --fail-open has no effect until the router \
+                is restarted";
+    Event {
+        line: format!("warning: {text}"),
+        json: json!({"log": "fail_open", "text": text}),
     }
 }
 
@@ -387,5 +404,28 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn the_end_of_the_guardian_has_one_line() {
+        let mut limits = Limits::new();
+        let mut said = |fail_open| {
+            let status = Status {
+                fail_open,
+                ..Status::default()
+            };
+            limits.warnings(&status, Instant::now())
+        };
+        assert!(said(None).is_empty() && said(Some(true)).is_empty());
+        let first = said(Some(false));
+        assert_eq!(
+            lines(&first),
+            [
+                "warning: the process that watches this router has ended: --fail-open has no effect until \
+                 the router is restarted"
+            ]
+        );
+        assert_eq!(first[0].json["log"], "fail_open");
+        assert!(said(Some(false)).is_empty(), "it is known");
     }
 }

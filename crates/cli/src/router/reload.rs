@@ -38,7 +38,8 @@ impl Reloads {
                 // One reload serves all signals so far.
                 while let Ok(()) = asked.try_recv() {}
                 service::reloading(|| {
-                    screen.print(reload(&reloader, config.as_deref()));
+                    let late = |text: String| screen.print(format!("sluice: warning: {text}\n"));
+                    screen.print(reload(&reloader, config.as_deref(), late));
                 });
             }
         };
@@ -73,9 +74,9 @@ pub(super) fn find_modules_beside(config: &Path) {
     }
 }
 
-/// Reloads, and returns what there is to say about it.
-fn reload(reloader: &Reloader, config: Option<&Path>) -> String {
-    match (reloader.reload(), config) {
+/// Reloads, and returns what there is to say about it. `late` gets a warning if the file is not read soon.
+fn reload(reloader: &Reloader, config: Option<&Path>, late: impl FnOnce(String)) -> String {
+    match (reloader.reload_or_say(late), config) {
         (Ok(remarks), Some(path)) => format!(
             "{}sluice: {} is active\n",
             warnings(path, &remarks),

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use sluice_router::process::InterfaceState;
 use sluice_router::process::watch::Sample;
 
-use crate::watch::{self, WatchError, cut, reasons, short, sojourn, time};
+use crate::watch::{self, WatchError, cut, is_down, reasons, short, sojourn, time};
 
 /// Which router, and in which form.
 #[derive(Debug, clap::Args)]
@@ -72,6 +73,9 @@ fn text(sample: &Sample) -> String {
         time(sample.lateness.p999_ns),
         short(sample.lateness.packets as f64)
     ));
+    if status.fail_open == Some(false) {
+        line("--fail-open has no effect: its process has ended; restart the router".to_owned());
+    }
     for (what, counts) in [
         ("dropped", &status.dropped),
         ("lost", &status.lost),
@@ -120,9 +124,10 @@ fn text(sample: &Sample) -> String {
         "{:<20} {:>10} {:>10} {:>10} {:>10} {:>8}",
         "port", "in bit/s", "out bit/s", "in pkt/s", "out pkt/s", "lost"
     ));
-    for port in &sample.ports {
+    for (number, port) in sample.ports.iter().enumerate() {
+        let state = if is_down(sample, number) { " down" } else { "" };
         line(format!(
-            "{:<20} {:>10} {:>10} {:>10} {:>10} {:>8}",
+            "{:<20} {:>10} {:>10} {:>10} {:>10} {:>8}{state}",
             cut(&port.name, 20),
             short(port.received_bps as f64),
             short(port.sent_bps as f64),
@@ -130,6 +135,14 @@ fn text(sample: &Sample) -> String {
             short(port.sent_per_s as f64),
             short(port.lost as f64)
         ));
+    }
+    for port in &status.ports {
+        if port.interface == Some(InterfaceState::Gone) {
+            let name = cut(&port.name, 20);
+            line(format!(
+                "{name} has no interface: it was deleted, renamed or moved"
+            ));
+        }
     }
     for port in &status.ports {
         let what = format!("lost at {} since the start", cut(&port.name, 20));
@@ -264,6 +277,7 @@ fn span(ns: u64) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use sluice_router::forward::LostFrame;
+    use sluice_router::process::PortStatus;
     use sluice_router::process::watch::{
         FlowExport, FlowFile, FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn,
         TrafficSample,
@@ -400,6 +414,7 @@ pub(crate) mod tests {
         sample.status.dropped = counts(&["overflow", "denied"]);
         let lost = LostFrame::ALL.map(LostFrame::name);
         sample.status.lost = counts(&lost);
+        sample.status.fail_open = Some(false);
         sample.status.refused = counts(&refused);
         sample.status.damaged = counts(&["truncated"]);
         sample
@@ -423,9 +438,42 @@ pub(crate) mod tests {
                 "no {name} in\n{text}"
             );
         }
+        assert!(text.contains("\n--fail-open has no effect: "), "{text}");
         for line in text.lines() {
             assert!(line.chars().count() < 80, "{line}");
         }
+    }
+
+    #[test]
+    fn a_port_whose_interface_is_down_or_gone_is_marked() {
+        let mut sample = sample();
+        sample.ports.push(sample.ports[0].clone());
+        let states = [InterfaceState::Gone, InterfaceState::Up].map(|state| PortStatus {
+            name: sample.ports[0].name.clone(),
+            interface: Some(state),
+            ..PortStatus::default()
+        });
+        sample.status.ports = states.into();
+        let rows = |sample: &Sample| {
+            let text = text(sample);
+            let lines = text
+                .lines()
+                .filter(|line| line.starts_with("packet:a-very-long"));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let gone = rows(&sample);
+        assert!(
+            gone[0].ends_with("0 down") && gone[1].ends_with('0'),
+            "{gone:?}"
+        );
+        let expected = "packet:a-very-long-~ has no interface: it was deleted, renamed or moved";
+        assert_eq!(gone[2..], [expected]);
+        for line in &gone {
+            assert!(line.chars().count() < 80, "{line}");
+        }
+        sample.status.ports[0].interface = Some(InterfaceState::Down);
+        let down = rows(&sample);
+        assert!(down.len() == 2 && down[0].ends_with("0 down"), "{down:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use sluice_router::control::Change;
 use sluice_router::process::watch::{ObjectSample, Sample};
+use sluice_router::process::{InterfaceState, PortStatus};
 
 use super::app::{App, Order};
 use super::draw;
@@ -75,6 +76,19 @@ fn the_screen_of_80_by_24_has_ports_rows_log_and_keys() {
         assert!(text.contains(expected), "no `{expected}` in\n{text}");
     }
     assert!(text.lines().next_back().unwrap().starts_with("q quit"));
+}
+
+#[test]
+fn a_port_whose_interface_is_gone_is_marked() {
+    let mut sample = sample();
+    sample.status.ports.push(PortStatus {
+        interface: Some(InterfaceState::Gone),
+        ..PortStatus::default()
+    });
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(sample);
+    let text = screen(&app);
+    assert!(text.contains("packet:a-v~ down in   988Mbit/s"), "{text}");
 }
 
 #[test]

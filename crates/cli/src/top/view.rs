@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sluice_router::process::watch::{ObjectSample, TrafficSample};
 
 use super::app::{App, Look, ScreenLine, View, flow_key};
-use crate::watch::{clock, cut, reasons, short, sojourn, state, time, times};
+use crate::watch::{clock, cut, is_down, reasons, short, sojourn, state, time, times};
 
 /// Ports that are shown.
 const PORTS: usize = 4;
@@ -21,10 +21,13 @@ impl App {
         let plain = |text: String| line(text, Look::Plain, width);
         let is_full = height != usize::MAX;
         lines.push(line(self.head(), Look::Head, width));
-        for port in self.sample.ports.iter().take(PORTS) {
+        for (number, port) in self.sample.ports.iter().take(PORTS).enumerate() {
+            let name = match is_down(&self.sample, number) {
+                true => format!("{} down", cut(&port.name, 11)),
+                false => cut(&port.name, 16),
+            };
             lines.push(plain(format!(
-                "{:<16} in {:>6}bit/s {:>6}pps  out {:>6}bit/s {:>6}pps  lost {}",
-                cut(&port.name, 16),
+                "{name:<16} in {:>6}bit/s {:>6}pps  out {:>6}bit/s {:>6}pps  lost {}",
                 short(port.received_bps as f64),
                 short(port.received_per_s as f64),
                 short(port.sent_bps as f64),

@@ -322,6 +322,35 @@ fn a_hung_router_costs_a_second_at_most_and_takes_over_when_it_continues() {
     assert!(site.bridges().is_empty());
 }
 
+/// As by the kernel if there is no memory left.
+#[test]
+fn a_guardian_that_is_killed_is_reported() {
+    let site = Site::new();
+    let (mut child, mut stderr, _) = site.start(&[]);
+    let fail_open = || {
+        let mut stream = UnixStream::connect(site.folder.path().join("s")).unwrap();
+        stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let reply: Value = serde_json::from_str(&line).unwrap();
+        reply["status"]["fail_open"].clone()
+    };
+    assert_eq!(fail_open(), true);
+    // Linux's proc(5): the children of the thread that starts the router.
+    let id = child.0.id();
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    let guardian = children.trim().parse().expect("there is one child");
+    kill_process(Pid::from_raw(guardian).unwrap(), Signal::KILL).unwrap();
+    wait_for(
+        &mut stderr,
+        "sluice: warning: the process that watches this router has ended",
+    );
+    assert_eq!(fail_open(), false);
+    Traffic::start(&site).pass();
+    child.signal(Signal::TERM);
+    assert!(child.0.wait().unwrap().success());
+}
+
 #[test]
 fn a_start_that_fails_leaves_the_bridge_that_it_found_and_makes_none() {
     let site = Site::new();

@@ -120,7 +120,7 @@ fn a_saved_configuration_starts_a_router_with_the_same_state() {
 #[test]
 fn a_reload_of_nothing_is_refused() {
     let mut running = Running::start(Some("add 100 allow ip from any to any\n"), &[]);
-    for text in ["", "\n  # to be continued\n"] {
+    for text in ["", "\n  # to be continued\n", "\u{feff}# a mark\n"] {
         fs::write(running.path("r.conf"), text).unwrap();
         running.signal(Signal::HUP);
         let path = running.path("r.conf");
@@ -139,5 +139,29 @@ fn a_reload_of_nothing_is_refused() {
             .ok("list")
             .starts_with("00100 allow ip from any to any\n")
     );
+    running.end();
+}
+
+/// The file is a pipe without a writer, as if its file system did not answer.
+#[test]
+fn a_reload_that_waits_for_its_file_says_so() {
+    let mut running = Running::start(Some("add 100 allow ip from any to any\n"), &[]);
+    let path = running.path("r.conf");
+    fs::remove_file(&path).unwrap();
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    running.signal(Signal::HUP);
+    let warning = format!(
+        "sluice: warning: {} has not been read after 5 s",
+        path.display()
+    );
+    let heard = running.hear(&warning);
+    assert!(heard.contains("Later reloads wait for it"), "{heard}");
+    assert!(running.ok("list").starts_with("00100 allow "));
+    // The router has opened the pipe for reading.
+    fs::write(&path, "add 200 allow ip from any to any\n").unwrap();
+    let heard = running.hear(&format!("sluice: {} is active", path.display()));
+    assert!(!heard.contains("warning"), "it is said once: {heard}");
+    assert!(running.ok("list").starts_with("00200 allow "));
     running.end();
 }

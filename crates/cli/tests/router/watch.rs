@@ -101,6 +101,59 @@ pub fn count(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or(0)
 }
 
+/// An interface that is deleted is seen everywhere, also if nobody sends to it.
+#[test]
+fn status_and_metrics_show_interfaces_that_are_down_or_gone() {
+    let running = Running::start(None, &["--accept", "--http", "127.0.0.1:0"]);
+    let mut links = running.namespace.links().unwrap();
+    for name in ["em0", "em1"] {
+        links.set_up(name, true).unwrap();
+    }
+    let ports = || {
+        let mut stream = UnixStream::connect(running.path("s")).unwrap();
+        stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let reply: Value = serde_json::from_str(&line).unwrap();
+        reply["status"]["ports"].clone()
+    };
+    let seen = |ports: &Value| -> [(Value, Value); 2] {
+        [0, 1].map(|port: usize| {
+            let value = |key: &str| ports[port][key].clone();
+            (value("interface"), value("promiscuous"))
+        })
+    };
+    let up: (Value, Value) = ("up".into(), true.into());
+    assert_eq!(seen(&ports()), [up.clone(), up]);
+    links.set_up("em0", false).unwrap();
+    links.remove("em1").unwrap();
+    let expected: [(Value, Value); 2] =
+        [("down".into(), true.into()), ("gone".into(), Value::Null)];
+    assert_eq!(seen(&ports()), expected);
+    let start = Instant::now();
+    let shown = loop {
+        let output = running.run(&mut Command::new(SLUICE), "router status");
+        let shown = text(&output.stdout);
+        if shown.contains("\nem1 has no interface: ") {
+            break shown;
+        }
+        // A sample from before is shown for two seconds.
+        assert!(start.elapsed() < Duration::from_secs(20), "{shown}");
+    };
+    for name in ["em0 ", "em1 "] {
+        let mut rows = shown.lines().filter(|line| line.starts_with(name));
+        assert!(rows.any(|row| row.ends_with(" down")), "{shown}");
+    }
+    let metrics = get(page_of(&running), "/metrics");
+    for line in [
+        "sluice_port_up{port=\"em0\"} 0\n",
+        "sluice_port_up{port=\"em1\"} 0\n",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    assert_eq!(seen(&running.end()["ports"]), expected);
+}
+
 /// Ten flows meet a pipe that is too slow, then fast enough, then flooded. What the page, the metrics,
 /// `top` and `status` show equals what the kernel counts behind the router.
 #[test]

@@ -286,12 +286,13 @@ impl fmt::Display for CommandError {
             Some(at) if self.is_batch => write!(f, "Line {}: column {}: ", at.line, at.column)?,
             _ => {}
         }
-        self.kind.fmt(f)?;
+        let mut text = self.kind.to_string();
         match (&self.nearest, self.advice) {
-            (Some(word), _) => write!(f, " (did you mean ``{word}''?)"),
-            (None, Some(advice)) => write!(f, " ({advice})"),
-            (None, None) => Ok(()),
+            (Some(word), _) => text.push_str(&format!(" (did you mean ``{word}''?)")),
+            (None, Some(advice)) => text.push_str(&format!(" ({advice})")),
+            (None, None) => {}
         }
+        f.write_str(&brief(text))
     }
 }
 
@@ -309,11 +310,11 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// Creates a warning.
-    pub const fn new(at: Option<Position>, text: String) -> Self {
+    /// Creates a warning. Long words of its text are cut.
+    pub fn new(at: Option<Position>, text: String) -> Self {
         Warning {
             at,
-            text,
+            text: brief(text),
             file: None,
         }
     }
@@ -328,4 +329,93 @@ impl fmt::Display for Warning {
 /// Returns the candidate that is most similar to `word`, if one is similar.
 pub fn nearest<'w>(word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     spelling::nearest(word, candidates).first().copied()
+}
+
+/// Cuts the long words of a message: the text may be no configuration, and a word of it have millions of
+/// characters.
+fn brief(text: String) -> String {
+    if text.split_whitespace().all(|word| cut(word).is_none()) {
+        return text;
+    }
+    let pieces = text.split_inclusive(char::is_whitespace);
+    let kept = pieces.map(|piece| {
+        let word = piece.trim_end();
+        match cut(word) {
+            Some(beginning) => beginning + &piece[word.len()..],
+            None => piece.to_owned(),
+        }
+    });
+    kept.collect()
+}
+
+/// Returns the beginning of a word that is too long, within the quotes of the message; `None` for others.
+fn cut(word: &str) -> Option<String> {
+    let before = quotes(word.bytes());
+    let (quote, rest) = word.split_at(before);
+    let behind = quotes(rest.bytes().rev());
+    let (rest, end) = rest.split_at(rest.len() - behind);
+    let most = if rest.contains('/') {
+        LONGEST_PATH
+    } else {
+        LONGEST_WORD
+    };
+    let (kept, _) = rest.char_indices().nth(most)?;
+    Some(format!("{quote}{}...{end}", &rest[..kept]))
+}
+
+/// Counts the quotes and other signs of the message at an end of a word.
+fn quotes(bytes: impl Iterator<Item = u8>) -> usize {
+    let end = bytes.take(MOST_QUOTES);
+    end.take_while(u8::is_ascii_punctuation).count()
+}
+
+/// Characters of a word that a message has.
+const LONGEST_WORD: usize = 60;
+/// Those of a word with a slash, which may be the path of a file.
+const LONGEST_PATH: usize = 255;
+/// Signs on each side of a word that a message has in addition.
+const MOST_QUOTES: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(word: &str) -> String {
+        CommandError::of(ErrorKind::BadCommand(word.to_owned())).to_string()
+    }
+
+    #[test]
+    fn long_words_are_cut_in_messages() {
+        let longest = "a".repeat(60);
+        assert_eq!(refusal(&longest), format!("bad command `{longest}'"));
+        let expected = format!("bad command `{longest}...'");
+        assert_eq!(refusal(&"a".repeat(61)), expected);
+        assert_eq!(refusal(&"a".repeat(3_000_000)), expected);
+        let umlauts = format!("bad command `{}...'", "ä".repeat(60));
+        assert_eq!(refusal(&"ä".repeat(61)), umlauts, "characters, not bytes");
+        let warning = Warning::new(None, format!("`{}`\tis ignored", "a".repeat(61)));
+        assert_eq!(warning.text, format!("`{longest}...`\tis ignored"));
+    }
+
+    #[test]
+    fn a_path_is_cut_where_no_name_of_a_file_can_be_longer() {
+        let unreadable = |path: &str| {
+            CommandError::of(ErrorKind::Unreadable {
+                path: path.to_owned(),
+                reason: "No such file or directory".to_owned(),
+            })
+        };
+        let path = "/folder".repeat(30);
+        let expected = format!("fopen: {path}: No such file or directory");
+        assert_eq!(unreadable(&path).to_string(), expected);
+        // "fopen: ", a slash, 255 characters, three points, ": " and the reason of 25.
+        let text = unreadable(&"/folder".repeat(1000)).to_string();
+        assert_eq!(text.len(), 7 + 1 + 255 + 3 + 2 + 25, "{text}");
+    }
+
+    #[test]
+    fn a_word_of_quotes_is_cut_too() {
+        // "bad command ", 4 characters, 60, three points, 4.
+        assert_eq!(refusal(&"'".repeat(1000)).len(), 12 + 4 + 60 + 3 + 4);
+    }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use sluice_core::link::text::without_mark;
+
 /// The place of a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -66,10 +68,12 @@ pub struct Words<'a> {
 ///
 /// `#` ends the line. Double quotes only group words, because a shell would have removed them. A
 /// list with spaces behind its commas is one word, as in `ipfw`. The braces or parentheses of an
-/// or-block are separate words even without spaces, and become braces.
+/// or-block are separate words even without spaces, and become braces. A byte order mark in front of
+/// line 1 is skipped.
 pub fn words(text: &str, line: u32) -> Words<'_> {
     let mut tokens: Vec<Token<'_>> = Vec::new();
     let mut remark = None;
+    let text = if line == 1 { without_mark(text) } else { text };
     let text = text.split('#').next().unwrap_or("");
     let is_blank = |c: char| c.is_whitespace() || c == '"';
     let mut column = 0;
@@ -185,6 +189,15 @@ mod tests {
         let places: Vec<String> = words.tokens.iter().map(|t| t.at.to_string()).collect();
         assert_eq!(places, ["7:3", "7:8", "7:10"]);
         assert_eq!(words.end.to_string(), "7:16");
+    }
+
+    /// Editors on Windows write it.
+    #[test]
+    fn a_byte_order_mark_is_skipped_at_the_start_of_a_text() {
+        let first = |line| words("\u{feff}pipe 1", line).tokens[0].clone();
+        assert_eq!(first(1).text, "pipe");
+        assert_eq!(first(1).at.to_string(), "1:1");
+        assert_eq!(first(2).text, "\u{feff}pipe");
     }
 
     #[test]

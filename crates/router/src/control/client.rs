@@ -23,6 +23,17 @@ pub enum AskError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A router may listen, but this process may not connect to it.
+    #[error(
+        "this user may not use the socket {} ({source}): a router serves its own user and root; use sudo, \
+         or name another socket with --socket PATH or SLUICE_SOCKET", .path.display()
+    )]
+    Forbidden {
+        /// The socket.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The connection broke off.
     #[error("the router at {} did not answer: {source}", .path.display())]
     Broken {
@@ -50,11 +61,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Errors
 /// [`AskError`]; a refusal of the router is in its reply.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
-    let nobody = |source| AskError::Nobody {
-        path: path.to_owned(),
-        source,
-    };
-    let stream = UnixStream::connect(path).map_err(nobody)?;
+    let stream = UnixStream::connect(path).map_err(|source| unconnected(path, source))?;
     let mut line = String::new();
     let exchange = |line: &mut String| {
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -77,6 +84,15 @@ pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
         path: path.to_owned(),
         source,
     })
+}
+
+/// Returns the error of a connection that the system refused.
+fn unconnected(path: &Path, source: io::Error) -> AskError {
+    let path = path.to_owned();
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => AskError::Forbidden { path, source },
+        _ => AskError::Nobody { path, source },
+    }
 }
 
 /// Reads the files that commands name: batches, delay profiles, and the files named in batches.
@@ -126,7 +142,25 @@ fn reason(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
+
+    #[test]
+    fn a_socket_of_another_user_is_no_missing_router() {
+        let error = |number: Errno| unconnected(Path::new("/run/s"), number.into()).to_string();
+        let text = error(Errno::ACCESS);
+        assert!(
+            text.starts_with("this user may not use the socket /run/s (Permission denied")
+                && text.contains("use sudo"),
+            "{text}"
+        );
+        // There is no file, and no process behind the file (connect(2)).
+        for number in [Errno::NOENT, Errno::CONNREFUSED] {
+            let text = error(number);
+            assert!(text.starts_with("no router listens at /run/s ("), "{text}");
+        }
+    }
 
     #[test]
     fn files_are_found_also_in_batches_and_read_once() {

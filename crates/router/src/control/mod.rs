@@ -35,7 +35,7 @@ pub use journal::{Change, Journal};
 pub use message::{
     Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
-pub use server::{Asked, Limits, Listener, SampleSource, ServeError, read_request};
+pub use server::{Asked, Limits, Listener, SampleSource, ServeError, Sources, read_request};
 pub use socket_file::{SocketError, SocketFile};
 pub use team::{TeamStatus, inboxes};
 pub use turned_away::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why};

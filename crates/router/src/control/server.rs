@@ -92,7 +92,7 @@ impl Listener {
         Listener::open_watched(path, orders, limits, None)
     }
 
-    /// Like [`Listener::open`], and answers watchers from `samples`.
+    /// Like [`Listener::open`], and answers watchers from `sources`.
     ///
     /// # Errors
     /// As for [`Listener::open`].
@@ -100,12 +100,12 @@ impl Listener {
         path: &Path,
         orders: Orders<T>,
         limits: Limits,
-        samples: Option<SampleSource>,
+        sources: Option<Sources>,
     ) -> Result<Listener, ServeError> {
         let means = Means {
             orders,
             limits,
-            samples,
+            sources,
         };
         let (listener, file) = SocketFile::listen(path)?;
         let is_closing = Arc::new(AtomicBool::new(false));
@@ -183,11 +183,20 @@ impl Place {
 /// Returns the newest sample with a number above the given one, as JSON.
 pub type SampleSource = Arc<dyn Fn(u64, Duration) -> Result<Box<RawValue>, Refused> + Send + Sync>;
 
+/// What a listener uses besides the loop.
+#[derive(Clone)]
+pub struct Sources {
+    /// Answers watchers.
+    pub samples: SampleSource,
+    /// Is called before the loop is asked for the status.
+    pub before_status: Arc<dyn Fn() + Send + Sync>,
+}
+
 /// The means by which requests are answered.
 struct Means<T> {
     orders: Orders<T>,
     limits: Limits,
-    samples: Option<SampleSource>,
+    sources: Option<Sources>,
 }
 
 impl<T> Means<T> {
@@ -201,7 +210,7 @@ impl<T> Clone for Means<T> {
         Means {
             orders: self.orders.clone(),
             limits: self.limits,
-            samples: self.samples.clone(),
+            sources: self.sources.clone(),
         }
     }
 }
@@ -324,15 +333,20 @@ fn serve<T: Serialize>(
         let is_whole = line.ends_with(b"\n");
         match read_request(&line) {
             Ok(Asked::Sample { after }) => {
-                let source = means.samples.as_ref();
-                let sample = source.map(|samples| samples(after, limits.work));
+                let sources = means.sources.as_ref();
+                let sample = sources.map(|sources| (sources.samples)(after, limits.work));
                 write(&sampled::<T>(sample), &mut replies)?;
             }
             Ok(Asked::Work(Work::Commands { text, mode, files })) => {
                 let answer = orders.commands(by, (text, mode, files), limits.work);
                 reply(answer, &mut replies)?;
             }
-            Ok(Asked::Work(work)) => reply(orders.order(work, limits.work), &mut replies)?,
+            Ok(Asked::Work(work)) => {
+                if let (Work::Status, Some(sources)) = (&work, &means.sources) {
+                    (sources.before_status)();
+                }
+                reply(orders.order(work, limits.work), &mut replies)?;
+            }
             Err(why) => {
                 means.turn_away(Why::Unreadable);
                 write(&Reply::<(), ()>::refusal(why, 76), &mut replies)?;

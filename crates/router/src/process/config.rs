@@ -1,9 +1,10 @@
 //! The configuration: a file of commands, read as a whole, checked, and applied in place of the old
 //! one.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{CommandError, Firewall, Mode, Output, Prepared, Settings};
@@ -70,11 +71,19 @@ impl Config {
     /// Reads a file and the files that it names.
     ///
     /// # Errors
-    /// When the file cannot be read, or is not UTF-8. A missing file that it names is reported where it is named.
+    /// When the file cannot be read, is not UTF-8, or is longer than 64 MiB. A missing file that it names is
+    /// reported where it is named.
     pub fn read(path: &Path) -> Result<Config, ConfigError> {
-        let bytes = fs::read(path).map_err(|source| ConfigError::Unreadable {
-            path: path.to_owned(),
-            source,
+        let bytes = read_bounded(path).map_err(|source| match source.kind() {
+            io::ErrorKind::FileTooLarge => ConfigError::Refused {
+                path: path.to_owned(),
+                place: Place::default(),
+                message: format!("{source}: a configuration is a text, with one command per line"),
+            },
+            _ => ConfigError::Unreadable {
+                path: path.to_owned(),
+                source,
+            },
         })?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -86,7 +95,12 @@ impl Config {
             }
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let files = files_of(&text, &mut |name| fs::read_to_string(folder.join(name)));
+        let files = files_of(&text, &mut |name| {
+            let bytes = read_bounded(&folder.join(name))?;
+            String::from_utf8(bytes).map_err(|_| {
+                io::Error::new(io::ErrorKind::InvalidData, "it is not a text in UTF-8")
+            })
+        });
         Ok(Config {
             path: path.to_owned(),
             text,
@@ -137,6 +151,35 @@ impl Config {
     }
 }
 
+/// Reads a file of at most [`LARGEST`] bytes, which may be a pipe.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path)?;
+    file.take(LARGEST + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > LARGEST {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it is longer than {} MiB", LARGEST >> 20),
+        )),
+        false => Ok(bytes),
+    }
+}
+
+/// Returns a warning about a file that has not been read within [`SLOW`].
+pub(super) fn slow(path: &Path) -> String {
+    format!(
+        "{} has not been read after {} s: is it a pipe to which nothing is written, or on a file system \
+         that does not answer?",
+        path.display(),
+        SLOW.as_secs()
+    )
+}
+
+/// The longest file that a configuration may be or name, in bytes: room for over a million commands.
+const LARGEST: u64 = 64 << 20;
+/// Reading a file usually takes milliseconds.
+pub(super) const SLOW: Duration = Duration::from_secs(5);
+
 /// Returns the place behind a text.
 fn end_of(text: &str) -> Place {
     let last = text.rsplit('\n').next().unwrap_or_default();
@@ -175,6 +218,8 @@ pub fn check(path: &Path, settings: &Settings) -> Result<Checked, ConfigError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn write(folder: &tempfile::TempDir, name: &str, text: &str) -> PathBuf {
@@ -288,6 +333,38 @@ mod tests {
         assert!(matches!(error, ConfigError::Refused { .. }), "{error:?}");
         let expected = format!("{}:2:5: this is not UTF-8", path.display());
         assert!(error.to_string().starts_with(&expected), "{error}");
+    }
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let error = check(Path::new("/dev/zero"), &Settings::default()).unwrap_err();
+        assert!(matches!(error, ConfigError::Refused { .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("/dev/zero: it is longer than 64 MiB: a configuration"),
+            "{text}"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let path = write(
+            &folder,
+            "r.conf",
+            "pipe 1 config bw 1Mbit/s profile /dev/zero\n",
+        );
+        let checked = check(&path, &Settings::default()).unwrap();
+        let text = checked.refused[0].to_string();
+        assert!(
+            text.contains("fopen: /dev/zero: it is longer than 64 MiB"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_file_of_another_system_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "\u{feff}pipe 1 config bw 1Mbit/s\r\nadd pipe 1 ip from any to any\r\n";
+        let path = write(&folder, "r.conf", text);
+        let checked = check(&path, &Settings::default()).unwrap();
+        assert!(checked.refused.is_empty(), "{checked:?}");
     }
 
     #[test]

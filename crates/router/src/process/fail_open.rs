@@ -1,6 +1,7 @@
 //! A kernel bridge that forwards while the router cannot.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use sluice_net::guardian::{Guardian, GuardianError, Pair, standing, take_back};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::registry;
 
-use super::{Pulse, Settings};
+use super::{Health, Pulse, Settings};
 
 /// The reasons why no kernel bridge can take over.
 #[derive(Debug, thiserror::Error)]
@@ -114,7 +115,13 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(super) fn start(mut guardian: Guardian, mut pulse: Pulse) -> io::Result<Heartbeat> {
+    /// `health` learns whether the guardian lives.
+    pub(super) fn start(
+        mut guardian: Guardian,
+        mut pulse: Pulse,
+        health: &Arc<Health>,
+    ) -> io::Result<Heartbeat> {
+        let of_thread = Arc::clone(health);
         let (end, ended) = sync_channel(1);
         let (give, given) = sync_channel::<Guardian>(1);
         let thread = std::thread::Builder::new()
@@ -124,14 +131,14 @@ impl Heartbeat {
                 while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
                     // All loops must turn.
                     if pulse.has_turned() {
-                        guardian.beat();
+                        of_thread.note_guardian(guardian.beat());
                     }
                     pulse.count();
                 }
                 guardian
             })?;
         // The caller may count on the guardian from now on. Without a thread it got no sign.
-        guardian.beat();
+        health.note_guardian(guardian.beat());
         give.send(guardian).expect("the thread waits for it");
         Ok(Heartbeat { end, thread })
     }

@@ -7,6 +7,7 @@
 mod config;
 mod edit;
 mod fail_open;
+mod health;
 mod held;
 mod hooked;
 mod kernel_paths;
@@ -22,6 +23,7 @@ pub mod watch;
 pub use config::{Checked, Config, ConfigError, at, check};
 pub use edit::{EditForm, Editor};
 pub use fail_open::FailOpenError;
+pub use health::InterfaceState;
 pub use hooked::Hooked;
 pub use pulse::Pulse;
 pub use reload::{ReloadError, Reloader};
@@ -54,6 +56,7 @@ use sluice_loader::Ending;
 use sluice_net::cores::IdleLimit;
 use sluice_net::guardian::Guardian;
 
+use health::Health;
 use watch::Watcher;
 
 use crate::control::{
@@ -176,6 +179,7 @@ pub struct Router {
     /// By worker; grows with each turn of its loop.
     pulses: Vec<Arc<AtomicU64>>,
     heartbeat: Option<fail_open::Heartbeat>,
+    health: Arc<Health>,
     _held: held::Held,
 }
 
@@ -218,6 +222,7 @@ impl Router {
     /// # Errors
     /// The loop does not answer.
     pub fn status(&self) -> Result<Status, Refused> {
+        self.health.look();
         match self.orders.order(Work::Status, PATIENCE)? {
             Answered::Status(status) => Ok(*status),
             Answered::Commands(..)
@@ -257,7 +262,8 @@ impl Router {
         names.map(|name| (name.clone(), is_up(name))).collect()
     }
 
-    /// Requests the status, without waiting for the answer.
+    /// Requests the status, without waiting for the answer. The states of the interfaces in it may be those
+    /// of an earlier status.
     ///
     /// # Errors
     /// Too many orders are waiting for the loop, or the loop has ended.
@@ -291,7 +297,8 @@ impl Router {
     /// # Errors
     /// A thread cannot be started. The guardian is dropped then, as at a failed start.
     pub fn guard(&mut self, guardian: Guardian) -> io::Result<()> {
-        self.heartbeat = Some(fail_open::Heartbeat::start(guardian, self.pulse())?);
+        let heartbeat = fail_open::Heartbeat::start(guardian, self.pulse(), &self.health)?;
+        self.heartbeat = Some(heartbeat);
         Ok(())
     }
 
@@ -320,6 +327,7 @@ impl Router {
     /// # Panics
     /// If the loop panicked.
     pub fn stop(mut self) -> Status {
+        self.health.look();
         let status = |ended: thread::Result<Status>| {
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };

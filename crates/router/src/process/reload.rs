@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sluice_core::link::text::without_mark;
 use sluice_ipfw::{Interface, Output};
 use sluice_net::confine;
 use sluice_net::namespace::Namespace;
 
+use super::config::{SLOW, slow};
 use super::{Config, ConfigError, PATIENCE, Status};
 use crate::control::{Orders, Refused, Remark, Work};
 
@@ -44,24 +46,37 @@ impl Reloader {
     /// # Errors
     /// [`ReloadError`]; the old configuration stays in force.
     pub fn reload(&self) -> Result<Vec<Remark>, ReloadError> {
+        self.reload_or_say(|_| {})
+    }
+
+    /// Like [`Reloader::reload`], and passes a warning to `say` if the file has not been read within 5 s.
+    ///
+    /// # Errors
+    /// As for [`Reloader::reload`].
+    pub fn reload_or_say(&self, say: impl FnOnce(String)) -> Result<Vec<Remark>, ReloadError> {
         let path = self.config.as_ref().ok_or(ReloadError::None)?;
         self.orders.count();
-        let reloaded = self.reload_from(path);
+        let reloaded = self.reload_from(path, say);
         let refused = reloaded.as_ref().err().map(ToString::to_string);
         let journal = self.orders.journal();
         journal.note("reload", &format!("load {}", path.display()), refused);
         reloaded
     }
 
-    fn reload_from(&self, path: &Path) -> Result<Vec<Remark>, ReloadError> {
+    fn reload_from(
+        &self,
+        path: &Path,
+        say: impl FnOnce(String),
+    ) -> Result<Vec<Remark>, ReloadError> {
         let from = path.to_owned();
-        let config = confine::privileged_apart(move || Config::read(&from));
+        let late = || say(format!("{} Later reloads wait for it", slow(path)));
+        let config = confine::privileged_apart(move || Config::read(&from), SLOW, late);
         let config = config.map_err(|source| ConfigError::Unreadable {
             path: path.to_owned(),
             source,
         })??;
         let has_command = |line: &str| !line.trim().is_empty() && !line.trim().starts_with('#');
-        if !config.text.lines().any(has_command) {
+        if !without_mark(&config.text).lines().any(has_command) {
             return Err(ReloadError::Empty(path.to_owned()));
         }
         let builder = self.orders.builder();

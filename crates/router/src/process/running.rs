@@ -15,7 +15,7 @@ use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
 use super::start::MOST_LOG;
-use super::{Config, PortChoice, PortStatus, Ruled, Status};
+use super::{Config, Health, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
     Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
     PAGE_PATIENCE, Texts, TurnedAway, Watched, Work, origin_s,
@@ -50,6 +50,7 @@ pub(super) struct LoopSettings {
     pub(super) receives_from: Option<[usize; 2]>,
     /// Whether both directions of a flow with ports arrive at the same worker.
     pub(super) keeps_flows: bool,
+    pub(super) health: Arc<Health>,
 }
 
 /// The loop's thread.
@@ -67,6 +68,7 @@ pub(super) struct Loop {
     logged: u64,
     log_lost: u64,
     turned_away: Arc<TurnedAway>,
+    health: Arc<Health>,
     confined: Option<Confined>,
 }
 
@@ -131,6 +133,7 @@ impl Loop {
             logged: 0,
             log_lost: 0,
             turned_away: start.turned_away,
+            health: start.health,
             confined: None,
         };
         own.with(|ruled, cx| {
@@ -455,6 +458,7 @@ impl Loop {
                     name: choice.name.clone(),
                     kind: choice.kind.clone(),
                     reason: choice.reason.clone(),
+                    interface: None,
                     promiscuous: port.promiscuity().is_on(),
                     received: counters.received,
                     received_bytes: counters.received_bytes,
@@ -488,7 +492,7 @@ impl Loop {
             ("call_loop", refusals.call_loop),
         ];
         let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
-        Status {
+        let mut status = Status {
             uptime_ns: self.clock.now().as_ns(),
             ports: ports.collect(),
             admitted: counts.admitted,
@@ -515,7 +519,10 @@ impl Loop {
             logged: self.logged,
             log_lost: self.log_lost,
             given_up: given_up(self.confined),
-        }
+            fail_open: None,
+        };
+        self.health.complete(&mut status);
+        status
     }
 }
 

@@ -1,11 +1,11 @@
 //! The start of a router: checks the settings, opens everything, and starts the loop.
 
+mod waiting;
+
 use std::io;
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use sluice_core::{Span, Stop};
@@ -20,8 +20,9 @@ use sluice_net::port::nfqueue::NfqueueError;
 use sluice_net::port::pcap::PcapError;
 use sluice_net::port::{CacheWarmer, OpenError, Pool, PoolError, PortSpec, Spin};
 
-use super::config::{Config, ConfigError};
+use super::config::{Config, ConfigError, SLOW, slow};
 use super::fail_open::take_over_from_bridges;
+use super::health::Health;
 use super::held::{Held, HeldError};
 use super::kernel_paths::kernel_paths;
 use super::ports::{self, PortList, PortTime, Ports};
@@ -30,9 +31,10 @@ use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
 use super::{Router, Settings};
 use crate::control::{
-    Bell, Builder, Limits, Listener, SampleSource, ServeError, inboxes, origin_s,
+    Bell, Builder, Limits, Listener, SampleSource, ServeError, Sources, inboxes, origin_s,
 };
 use crate::forward::{WakeUp, exchange};
+use waiting::{beside, wait_for};
 
 /// The largest number of workers.
 pub const MOST_WORKERS: usize = 128;
@@ -165,10 +167,10 @@ impl Router {
         if is_confined {
             confine::keep_broker(settings.user)?;
         }
-        let namespace = match &settings.namespace {
+        let namespace = Arc::new(match &settings.namespace {
             Some(path) => Namespace::open(path)?,
             None => Namespace::current()?,
-        };
+        });
         let clock = Clock::start();
         let engine = sluice_ipfw::Settings {
             origin_s: origin_s(SystemTime::now(), clock.now()),
@@ -187,6 +189,8 @@ impl Router {
             let room = settings.pool.slots;
             let path = settings.config.clone();
             let commands = settings.commands.clone().unwrap_or_default();
+            let is_read = Arc::new(AtomicBool::new(false));
+            let has_read = Arc::clone(&is_read);
             let read = move || -> Result<_, ConfigError> {
                 let config = match path {
                     Some(path) => Config::read(&path)?,
@@ -196,11 +200,20 @@ impl Router {
                         ..Config::default()
                     },
                 };
+                has_read.store(true, Ordering::Relaxed);
                 let firewall = running::firewall(&engine, &interfaces);
                 let remarks = config.check(firewall, room)?;
                 Ok((config, remarks))
             };
-            beside(&settings.ending, read)??
+            let (began, mut unread) = (Instant::now(), settings.config.as_deref());
+            let look = || {
+                let is_late = began.elapsed() >= SLOW && !is_read.load(Ordering::Relaxed);
+                if let Some(path) = unread.filter(|_| is_late) {
+                    unread = None;
+                    sluice_loader::report(&format!("warning: {}", slow(path)));
+                }
+            };
+            beside(&settings.ending, read, look)??
         };
         let held = Held::take(&settings.ports, &namespace)?;
         let idle_limit = settings.cpu_latency.map(IdleLimit::hold).transpose()?;
@@ -219,6 +232,7 @@ impl Router {
         });
         let exchanges = exchange(bells.collect());
         let is_through = Arc::new(AtomicBool::new(false));
+        let health = Arc::new(Health::new(&settings.ports, Arc::clone(&namespace)));
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(count);
         if is_confined {
             sluice_loader::read_by(|path, most| {
@@ -273,6 +287,7 @@ impl Router {
                     false => None,
                 },
                 keeps_flows: opened.keeps_flows,
+                health: Arc::clone(&health),
             };
             let pulse = Arc::new(AtomicU64::new(0));
             pulses.push(Arc::clone(&pulse));
@@ -324,7 +339,7 @@ impl Router {
         // joining it reports why.
         let mut confined = Ok(());
         for _ in 0..count {
-            match wait_for(&has_started, &settings.ending, LAST_START) {
+            match wait_for(&has_started, &settings.ending, LAST_START, || {}) {
                 Ok(result) => confined = confined.and(result),
                 Err(RecvTimeoutError::Timeout) => {
                     // The threads end with the process.
@@ -356,7 +371,7 @@ impl Router {
                 orders: orders.clone(),
                 config: settings.config.clone(),
                 names: names.into(),
-                namespace: Arc::new(namespace),
+                namespace,
             },
             listener: None,
             threads,
@@ -366,9 +381,10 @@ impl Router {
             choices: opened.choices,
             idle_limit,
             log: Mutex::new(Some(log_entries)),
-            watcher: Watcher::new(orders.clone()),
+            watcher: Watcher::of_router(orders.clone(), Arc::clone(&health)),
             pulses,
             heartbeat: None,
+            health: Arc::clone(&health),
             _held: held,
         };
         if let Err(error) = confined {
@@ -381,7 +397,11 @@ impl Router {
                 let sample = watcher.sample(after, patience)?;
                 Ok(serde_json::value::to_raw_value(&*sample).expect("a sample is plain values"))
             });
-            match Listener::open_watched(path, orders, Limits::default(), Some(samples)) {
+            let sources = Sources {
+                samples,
+                before_status: Arc::new(move || health.look()),
+            };
+            match Listener::open_watched(path, orders, Limits::default(), Some(sources)) {
                 Ok(listener) => router.listener = Some(listener),
                 Err(error) => {
                     router.stop();
@@ -435,56 +455,6 @@ fn open(
     Ok((ports, of_workers, memories))
 }
 
-/// Does `work` on a thread of its own, and waits for it unless the start is to end. Reading a long
-/// configuration takes seconds, and a file that is a pipe may never end.
-fn beside<T: Send + 'static>(
-    ending: &Stop,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, StartError> {
-    let (done, result) = sync_channel(1);
-    let thread = thread::Builder::new().name("config".into());
-    let thread = thread.spawn(move || {
-        // Nobody waits any more if the start has ended.
-        let _ = done.send(work());
-    });
-    let thread = thread.map_err(StartError::Reader)?;
-    match wait_for(&result, ending, Duration::ZERO) {
-        Ok(value) => {
-            // What follows may need a process with one thread.
-            let _ = thread.join();
-            Ok(value)
-        }
-        Err(RecvTimeoutError::Timeout) => Err(StartError::Ended),
-        Err(RecvTimeoutError::Disconnected) => match thread.join() {
-            Err(panic) => resume_unwind(panic),
-            Ok(()) => unreachable!("the thread has sent its result"),
-        },
-    }
-}
-
-/// Waits for a message, and for `patience` after the start is to end.
-fn wait_for<T>(
-    messages: &Receiver<T>,
-    ending: &Stop,
-    patience: Duration,
-) -> Result<T, RecvTimeoutError> {
-    let mut until = None;
-    loop {
-        let message = messages.recv_timeout(LOOK_EVERY);
-        if !matches!(message, Err(RecvTimeoutError::Timeout)) {
-            return message;
-        }
-        if ending.is_stopped() {
-            let until = *until.get_or_insert_with(|| Instant::now() + patience);
-            if Instant::now() >= until {
-                return Err(RecvTimeoutError::Timeout);
-            }
-        }
-    }
-}
-
-/// The interval at which a start that waits checks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The time that loops get to begin after the start is to end, so that they can end in order: less than
 /// the time within which a router ends.
 const LAST_START: Duration = Duration::from_secs(3);

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::InterfaceState;
 use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Work};
 
 /// The state of a router. A super-packet that stays whole counts once, wherever packets are counted.
@@ -64,6 +65,9 @@ pub struct Status {
     /// (where the kernel has Landlock). Empty with `--unconfined`.
     #[serde(default)]
     pub given_up: Vec<String>,
+    /// Whether the process that watches the router lives (`--fail-open`); `None` without it.
+    #[serde(default)]
+    pub fail_open: Option<bool>,
     /// The part of each worker, if there are several.
     #[serde(default)]
     pub workers: Vec<WorkerStatus>,
@@ -96,7 +100,11 @@ pub struct PortStatus {
     /// The reason for the choice of the kind.
     #[serde(default)]
     pub reason: String,
-    /// Whether the interface delivers frames for all addresses; `None` where there is no filter.
+    /// The state of the port's interface; `None` without one, or if the kernel does not say.
+    #[serde(default)]
+    pub interface: Option<InterfaceState>,
+    /// Whether the interface delivers frames for all addresses; `None` where there is no filter, and while
+    /// the interface is gone.
     #[serde(default)]
     pub promiscuous: Option<bool>,
     /// Frames received.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_ipfw::Mode;
+use sluice_net::namespace::Namespace;
 use sluice_net::port::registry::Playback;
 use sluice_net::port::{Capabilities, Counters, PoolSize, Promiscuity, Slot};
 use sluice_wire::frame::Link;
@@ -118,6 +119,7 @@ fn settings(
         worker,
         receives_from: None,
         keeps_flows: true,
+        health: Arc::new(Health::new(&[], Arc::new(Namespace::current().unwrap()))),
     }
 }
 

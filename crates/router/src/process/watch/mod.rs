@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use sluice_ipfw::watch::Watching;
 
-use super::Status;
+use super::{Health, Status};
 use crate::control::{Answered, Orders, Refused, TurnedAway, Watched, Work};
 use collect::Collector;
 use flows::Ledger;
@@ -37,6 +37,8 @@ pub struct Watcher(Arc<Shared>);
 
 struct Shared {
     orders: Orders<Status>,
+    /// What is asked before each sample; `None` without a router's process.
+    health: Option<Arc<Health>>,
     state: Mutex<State>,
     ledger: Mutex<Option<Ledger>>,
     changed: Condvar,
@@ -73,8 +75,18 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl Watcher {
     /// Creates a watcher of the loop that executes these orders.
     pub fn new(orders: Orders<Status>) -> Watcher {
+        Watcher::with(orders, None)
+    }
+
+    /// Creates a watcher of a router.
+    pub(super) fn of_router(orders: Orders<Status>, health: Arc<Health>) -> Watcher {
+        Watcher::with(orders, Some(health))
+    }
+
+    fn with(orders: Orders<Status>, health: Option<Arc<Health>>) -> Watcher {
         Watcher(Arc::new(Shared {
             orders,
+            health,
             state: Mutex::default(),
             ledger: Mutex::default(),
             changed: Condvar::new(),
@@ -230,6 +242,9 @@ impl Shared {
     }
 
     fn exchange(&self, watching: Watching) -> Result<Box<Watched<Status>>, Refused> {
+        if let Some(health) = &self.health {
+            health.look();
+        }
         let work = Work::Watch(Box::new(watching));
         match self.orders.order(work, PATIENCE)? {
             Answered::Watched(watched) => Ok(watched),
