@@ -5,6 +5,7 @@ The commands are those of the package: `sluice` from pip.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,72 @@ def test_a_program_runs_behind_a_queue_in_python(folder: Path) -> None:
     assert done.returncode == 70, done.stderr
     assert "sluice: the program was ended: `py:broken.py:Bound`" in done.stderr
     assert "a wrong idea" in done.stderr
+
+
+# The packet does not leave the queue. The address is that of nobody (RFC 5737).
+SENDS = """
+import signal, socket, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9))
+time.sleep({seconds})
+print("ended", flush=True)
+"""
+ENDLESS = """
+import sluice
+
+class Endless(sluice.Aqm):
+    def on_enqueue(self, packet, queue, cx):
+        while True:
+            pass
+"""
+HUNG = r"`py:endless\.py:Endless` has not returned from `on_enqueue` for [2-9] s"
+
+
+def test_an_endless_loop_ends_with_the_program(folder: Path) -> None:
+    (folder / "endless.py").write_text(ENDLESS)
+    (folder / "program.py").write_text(SENDS.format(seconds=0))
+    words = ["exec", "--rate", "10Mbit/s", "--queue", "py:endless.py:Endless"]
+    program = ["--", sys.executable, "program.py"]
+    # `command` gives up after 100 s.
+    done = command(folder, *words, *program)
+    assert (done.returncode, done.stdout) == (70, "ended\n"), done.stderr
+    assert re.search(f"sluice: the link was ended: {HUNG}", done.stderr), done.stderr
+    # What was recorded and captured until then is kept. A capture begins with these bytes.
+    done = command(folder, *words, "--report", "out", "--pcapng", "out.pcapng", *program)
+    assert (done.returncode, done.stdout) == (70, "ended\n"), done.stderr
+    assert re.search(HUNG, (folder / "out" / "run.json").read_text())
+    assert (folder / "out.pcapng").read_bytes().startswith(b"\x0a\x0d\x0d\x0a")
+
+
+def test_the_second_signal_ends_a_program_behind_an_endless_loop(folder: Path) -> None:
+    (folder / "endless.py").write_text(ENDLESS)
+    (folder / "program.py").write_text(SENDS.format(seconds=600))
+    words = ["exec", "--rate", "10Mbit/s", "--queue", "py:endless.py:Endless", "--"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sluice", *words, sys.executable, "program.py"],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        said = ""
+        while not re.search(f"sluice: {HUNG}; the second Ctrl-C", said):
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        # Two signals of different kinds: the kernel merges equal ones. The program ignores both.
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (70, ""), err
+    assert re.search(f"sluice: the link was ended: {HUNG}", err), err
 
 
 THREADS = """

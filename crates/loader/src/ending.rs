@@ -2,10 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sluice_core::{Span, Time};
 
+use crate::hook::{Hook, Inside};
 use crate::loaders;
 
 /// Whether an algorithm has ended a run, and why, and which algorithms were stopped in it. Clones
@@ -15,6 +17,10 @@ pub struct Ending {
     why: Arc<OnceLock<String>>,
     /// The first message of each algorithm that was stopped, by its name.
     stopped: Arc<Mutex<BTreeMap<String, String>>>,
+    /// The hook that the thread of the run executes.
+    inside: Arc<Mutex<Inside>>,
+    /// Whether the thread of the run was left behind.
+    is_abandoned: Arc<AtomicBool>,
     lead: Span,
 }
 
@@ -49,6 +55,28 @@ impl Ending {
         stopped.values().cloned().collect()
     }
 
+    /// Returns whether the run has ended because a hook does not return. The hook's thread is left behind
+    /// and ends with the process: what it would still report is missing.
+    pub fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+
+    /// Ends the run because of a hook that does not return, and leaves its thread behind.
+    pub(crate) fn abandon(&self, why: String) {
+        let _ = self.why.set(why);
+        self.is_abandoned.store(true, Ordering::Release);
+        HAS_ABANDONED.store(true, Ordering::Release);
+    }
+
+    /// Returns the hook that the thread of the run executes, and a number that is another one for each
+    /// call.
+    pub(crate) fn hook(&self) -> (Option<Hook>, u64) {
+        self.inside
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .now()
+    }
+
     /// Executes `work`, in which packets pass queues. An algorithm in it can end the run. The
     /// loaders have prepared the thread, so the first call of a queue costs no more than later
     /// ones.
@@ -81,6 +109,24 @@ pub fn end_run(why: &str) -> bool {
             let _ = ending.why.set(why.to_owned());
         }
         current.is_some()
+    })
+}
+
+/// Returns whether a thread of this process was left behind in a hook that does not return. Such a
+/// process ends by [`std::process::exit`]: an interpreter that waits for its threads would wait forever.
+pub fn has_abandoned() -> bool {
+    HAS_ABANDONED.load(Ordering::Acquire)
+}
+
+static HAS_ABANDONED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this thread, if it handles the packets of a run, executes `hook` from now on, or none.
+/// Returns the hook that it was in.
+pub(crate) fn enter(hook: Option<Hook>) -> Option<Hook> {
+    CURRENT.with_borrow(|current| {
+        let inside = &current.as_ref()?.inside;
+        let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.enter(hook)
     })
 }
 

@@ -14,6 +14,7 @@
 
 mod ending;
 mod failure;
+mod hook;
 mod ranked;
 
 use std::fs::File;
@@ -30,8 +31,9 @@ use sluice_core::registry::{
 };
 use sluice_core::spelling::nearest;
 
-pub use ending::{Ending, end_run, moment};
+pub use ending::{Ending, end_run, has_abandoned, moment};
 pub use failure::{Failures, OnError, errors, stopped};
+pub use hook::{HookWatch, in_hook};
 pub use ranked::{CONSEQUENCE_FOR_RANKS, Ranked, Ranks};
 
 /// Loads algorithms from the files of one scheme.

@@ -3,13 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance};
+use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance, Method};
 use super::views::Views;
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::{Outside, Started};
 use sluice_core::{Cx, DropReason, Packet, Time};
+use sluice_loader::in_hook;
 
 /// A class that is an AQM.
 pub(super) struct AqmClass(pub Class);
@@ -25,7 +26,7 @@ struct Instances(Factory);
 impl Started for Instances {
     fn aqm(&self) -> Box<dyn Aqm> {
         let made = self.0.begin(CONSEQUENCE, |py, of| {
-            let hooks = Hooks::new(py, of)?;
+            let hooks = Hooks::new(py, of, self.0.name)?;
             let timer = hooks.timer(py)?;
             Ok((hooks, timer))
         });
@@ -53,21 +54,24 @@ const CONSEQUENCE: &str = "its queue passes every packet from now on";
 
 /// The methods of an instance, and the objects that they receive.
 struct Hooks {
-    on_enqueue: Option<Py<PyAny>>,
-    on_dequeue: Option<Py<PyAny>>,
-    on_refused: Option<Py<PyAny>>,
-    on_empty: Option<Py<PyAny>>,
-    on_overflow: Option<Py<PyAny>>,
-    on_activate: Option<Py<PyAny>>,
-    on_deactivate: Option<Py<PyAny>>,
-    next_timer: Option<Py<PyAny>>,
-    on_timer: Option<Py<PyAny>>,
+    /// The name of the class.
+    of: &'static str,
+    on_enqueue: Option<Method>,
+    on_dequeue: Option<Method>,
+    on_refused: Option<Method>,
+    on_empty: Option<Method>,
+    on_overflow: Option<Method>,
+    on_activate: Option<Method>,
+    on_deactivate: Option<Method>,
+    next_timer: Option<Method>,
+    on_timer: Option<Method>,
     views: Views,
 }
 
 impl Hooks {
-    fn new(py: Python<'_>, of: &Instance) -> PyResult<Hooks> {
+    fn new(py: Python<'_>, of: &Instance, name: &'static str) -> PyResult<Hooks> {
         Ok(Hooks {
+            of: name,
             on_enqueue: of.own(py, "on_enqueue")?,
             on_dequeue: of.own(py, "on_dequeue")?,
             on_refused: of.own(py, "on_refused")?,
@@ -86,7 +90,8 @@ impl Hooks {
         let Some(next) = &self.next_timer else {
             return Ok(None);
         };
-        let at: Option<u64> = next.call0(py)?.extract(py)?;
+        let returned = in_hook(self.of, next.name, || next.function.call0(py))?;
+        let at: Option<u64> = returned.extract(py)?;
         Ok(at.map(Time::from_ns))
     }
 }
@@ -102,8 +107,9 @@ fn shown(object: &Bound<'_, PyAny>) -> String {
 }
 
 /// Calls a hook whose only argument is the context.
-fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>) -> PyResult<()> {
-    hook.call1(py, (&hooks.views.context,)).map(drop)
+fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Method) -> PyResult<()> {
+    let arguments = (&hooks.views.context,);
+    hook.function.call1(py, arguments).map(drop)
 }
 
 /// The AQM of one queue.
@@ -119,12 +125,13 @@ impl InQueue {
     fn call<R>(
         &mut self,
         cx: &mut Cx<'_>,
-        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
-        call: impl FnOnce(Python<'_>, &Hooks, &Py<PyAny>) -> PyResult<R>,
+        hook: impl FnOnce(&Hooks) -> Option<&Method>,
+        call: impl FnOnce(Python<'_>, &Hooks, &Method) -> PyResult<R>,
     ) -> Option<R> {
         let hooks = self.hooks.as_ref()?;
         let hook = hook(hooks)?;
-        let called = self.account.call(cx, &hooks.views.context, |py| {
+        let context = &hooks.views.context;
+        let called = self.account.call(cx, hook.name, context, |py| {
             let result = call(py, hooks, hook)?;
             Ok(Ok((result, hooks.timer(py)?)))
         });
@@ -143,14 +150,15 @@ impl InQueue {
         packet: &Packet,
         queue: &QueueView,
         cx: &mut Cx<'_>,
-        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
+        hook: impl FnOnce(&Hooks) -> Option<&Method>,
     ) -> Verdict {
         let now = cx.now;
         let returned = self.call(cx, hook, |py, hooks, hook| {
             let views = &hooks.views;
             views.fill_packet(py, packet, now);
             views.fill_queue(py, queue);
-            let verdict = hook.call1(py, (&views.packet, &views.queue, &views.context))?;
+            let arguments = (&views.packet, &views.queue, &views.context);
+            let verdict = hook.function.call1(py, arguments)?;
             let verdict = verdict.bind(py);
             // True and False are numbers, too.
             if verdict.is_instance_of::<PyBool>() {
@@ -198,7 +206,7 @@ impl Aqm for InQueue {
                 views.fill_packet(py, packet, now);
                 views.fill_queue(py, queue);
                 let arguments = (&views.packet, &views.queue, &views.context);
-                hook.call1(py, arguments).map(drop)
+                hook.function.call1(py, arguments).map(drop)
             },
         );
     }
@@ -208,8 +216,9 @@ impl Aqm for InQueue {
     }
 
     fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
-        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>| {
-            hook.call1(py, (packets, &hooks.views.context)).map(drop)
+        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Method| {
+            let arguments = (packets, &hooks.views.context);
+            hook.function.call1(py, arguments).map(drop)
         };
         self.call(cx, |hooks| hooks.on_overflow.as_ref(), hook);
     }
@@ -228,10 +237,10 @@ impl Aqm for InQueue {
 
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         self.timer = None;
-        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>| {
+        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Method| {
             hooks.views.fill_queue(py, queue);
-            let views = &hooks.views;
-            hook.call1(py, (&views.queue, &views.context)).map(drop)
+            let arguments = (&hooks.views.queue, &hooks.views.context);
+            hook.function.call1(py, arguments).map(drop)
         };
         self.call(cx, |hooks| hooks.on_timer.as_ref(), hook);
         if self.timer.is_some_and(|at| at <= cx.now) {

@@ -12,12 +12,12 @@ use crate::error;
 use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
-use sluice_loader::{Failures, OnError, moment};
+use sluice_loader::{Failures, OnError, in_hook, moment};
 
 /// A class loaded from a file.
 pub(super) struct Class {
     /// Its name in messages: `py:FILE:CLASS`.
-    pub name: String,
+    pub name: &'static str,
     pub class: Py<PyType>,
     /// The name of the class of the package that it extends.
     pub base: &'static str,
@@ -44,7 +44,7 @@ impl Class {
                     }
                 }
                 let factory = Factory {
-                    name: self.name.clone(),
+                    name: self.name,
                     class: self.class.clone_ref(py),
                     base: self.base,
                     values: set.unbind(),
@@ -64,7 +64,8 @@ pub(super) const INSTANCE_BYTES: usize = 4 << 10;
 
 /// Creates instances with the values of a queue.
 pub(super) struct Factory {
-    name: String,
+    /// The name of the class.
+    pub name: &'static str,
     class: Py<PyType>,
     base: &'static str,
     values: Py<PyDict>,
@@ -108,20 +109,23 @@ impl Factory {
         consequence: &'static str,
         hooks: impl FnOnce(Python<'_>, &Instance) -> PyResult<H>,
     ) -> Result<(H, Account), String> {
-        Python::attach(|py| {
-            let made = || -> PyResult<_> {
-                let instance = self.instance(py)?;
-                Ok((hooks(py, &instance)?, instance.own(py, "state")?))
-            };
-            let (hooks, state) = made().map_err(|error| in_full(py, &error))?;
-            Ok((hooks, self.account(consequence, state)))
-        })
+        let made = |py: Python<'_>| -> PyResult<_> {
+            let instance = self.instance(py)?;
+            Ok((hooks(py, &instance)?, instance.own(py, "state")?))
+        };
+        let made = in_hook(self.name, "__init__", || {
+            Python::attach(|py| made(py).map_err(|error| in_full(py, &error)))
+        });
+        let (hooks, state) = made?;
+        Ok((hooks, self.account(consequence, state)))
     }
 
     /// Returns the account of an instance. `state` is its method of that name, if it has one.
-    pub fn account(&self, consequence: &'static str, state: Option<Py<PyAny>>) -> Account {
+    pub fn account(&self, consequence: &'static str, state: Option<Method>) -> Account {
+        let failures = Failures::new(self.name.to_owned(), consequence, self.on_error);
         Account {
-            failures: RefCell::new(Failures::new(self.name.clone(), consequence, self.on_error)),
+            name: self.name,
+            failures: RefCell::new(failures),
             state,
             names: RefCell::default(),
         }
@@ -135,40 +139,52 @@ pub(super) struct Instance {
     instance: Py<PyAny>,
 }
 
+/// A method of an instance.
+pub(super) struct Method {
+    pub name: &'static str,
+    pub function: Py<PyAny>,
+}
+
 impl Instance {
     /// Returns a method unless it is that of the package's own class, which need not be called.
-    pub fn own(&self, py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    pub fn own(&self, py: Python<'_>, name: &'static str) -> PyResult<Option<Method>> {
         let of_base = self.base.bind(py).getattr(name)?;
-        let is_own = !self.class.bind(py).getattr(name)?.is(&of_base);
-        is_own
-            .then(|| self.instance.bind(py).getattr(name).map(Bound::unbind))
-            .transpose()
+        if self.class.bind(py).getattr(name)?.is(&of_base) {
+            return Ok(None);
+        }
+        let function = self.instance.bind(py).getattr(name)?.unbind();
+        Ok(Some(Method { name, function }))
     }
 }
 
 /// The errors of the instance of a queue, and the variables that it reports.
 pub(super) struct Account {
+    /// The name of the class.
+    pub name: &'static str,
     failures: RefCell<Failures>,
     /// The method `state`, if the class defines it.
-    state: Option<Py<PyAny>>,
+    state: Option<Method>,
     /// Names of the variables that were returned.
     names: RefCell<Vec<&'static str>>,
 }
 
 impl Account {
-    /// Calls the instance, unless it is stopped, while `context` has the time and the randomness of
-    /// `cx`. Returns `None` if the call raises an exception or returns a wrong value.
+    /// Calls the method `hook` by `call`, unless the instance is stopped, while `context` has the time and
+    /// the randomness of `cx`. Returns `None` if the call raises an exception or returns a wrong value.
     pub fn call<R>(
         &mut self,
         cx: &mut Cx<'_>,
+        hook: &'static str,
         context: &Py<Context>,
         call: impl FnOnce(Python<'_>) -> PyResult<Result<R, String>>,
     ) -> Option<R> {
         if self.is_stopped() {
             return None;
         }
-        let outcome = Python::attach(|py| {
-            within(context.bind(py), cx, || call(py)).map_err(|error| why(py, &error))
+        let outcome = in_hook(self.name, hook, || {
+            Python::attach(|py| {
+                within(context.bind(py), cx, || call(py)).map_err(|error| why(py, &error))
+            })
         });
         match outcome {
             Ok(Ok(result)) => return Some(result),
@@ -206,7 +222,8 @@ impl Account {
         if let Some(hook) = &self.state
             && !self.is_stopped()
         {
-            match Python::attach(|py| read(py, hook).map_err(|error| why(py, &error))) {
+            let read = || Python::attach(|py| read(py, hook).map_err(|error| why(py, &error)));
+            match in_hook(self.name, hook.name, read) {
                 Ok(variables) => {
                     for (name, value) in variables {
                         visit(self.lasting(name), StateValue::Ratio(value));
@@ -236,8 +253,8 @@ impl Account {
     }
 }
 
-fn read(py: Python<'_>, hook: &Py<PyAny>) -> PyResult<Vec<(String, f64)>> {
-    let returned = hook.call0(py)?;
+fn read(py: Python<'_>, hook: &Method) -> PyResult<Vec<(String, f64)>> {
+    let returned = hook.function.call0(py)?;
     let variables: Bound<'_, PyDict> = returned.bind(py).cast::<PyDict>()?.clone();
     variables
         .iter()
