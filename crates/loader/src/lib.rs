@@ -64,6 +64,12 @@ pub trait Loader: Sync {
         false
     }
 
+    /// Returns whether loading a file replaces this process by another program, which then executes the
+    /// whole command. Only the main thread can do so, and only before anything is opened.
+    fn replaces_process(&self) -> bool {
+        false
+    }
+
     /// Executes `work`, once, in a thread in which queues decide.
     fn within(&self, work: &mut dyn FnMut()) {
         work();
