@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_core::event::StateValue;
 use sluice_core::param::{Kind, ParamDecl, Value, Values};
 
 use crate::ending::{end_run, note_stopped};
@@ -112,6 +113,14 @@ impl Failures {
     /// Returns the number of errors.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Returns the variables that an algorithm with errors has beside its own.
+    pub fn variables(&self) -> [(&'static str, StateValue); 2] {
+        [
+            ("errors", StateValue::Count(self.count)),
+            ("stopped", StateValue::Flag(self.is_stopped)),
+        ]
     }
 }
 

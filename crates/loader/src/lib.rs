@@ -16,6 +16,7 @@ mod ending;
 mod failure;
 mod hook;
 mod ranked;
+mod told;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -35,6 +36,7 @@ pub use ending::{Ending, end_run, has_abandoned, moment};
 pub use failure::{Failures, OnError, errors, stopped};
 pub use hook::{HookWatch, in_hook};
 pub use ranked::{CONSEQUENCE_FOR_RANKS, Ranked, Ranks};
+pub use told::Told;
 
 /// Loads algorithms from the files of one scheme.
 pub trait Loader: Sync {

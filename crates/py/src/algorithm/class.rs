@@ -12,7 +12,7 @@ use crate::error;
 use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
-use sluice_loader::{Failures, OnError, in_hook, moment};
+use sluice_loader::{Failures, OnError, Told, in_hook, moment};
 
 /// A class loaded from a file.
 pub(super) struct Class {
@@ -128,6 +128,7 @@ impl Factory {
             failures: RefCell::new(failures),
             state,
             names: RefCell::default(),
+            told: Told::default(),
         }
     }
 }
@@ -166,6 +167,7 @@ pub(super) struct Account {
     state: Option<Method>,
     /// Names of the variables that were returned.
     names: RefCell<Vec<&'static str>>,
+    told: Told,
 }
 
 impl Account {
@@ -186,12 +188,26 @@ impl Account {
                 within(context.bind(py), cx, || call(py)).map_err(|error| why(py, &error))
             })
         });
-        match outcome {
-            Ok(Ok(result)) => return Some(result),
-            Ok(Err(why)) | Err(Some(why)) => self.fail(&why, cx),
-            Err(None) => {}
+        let result = match outcome {
+            Ok(Ok(result)) => Some(result),
+            Ok(Err(why)) | Err(Some(why)) => {
+                self.fail(&why, cx);
+                None
+            }
+            Err(None) => None,
+        };
+        if cx.wants_state() {
+            self.tell(cx);
         }
-        None
+        result
+    }
+
+    /// Reports the variables that have changed since the last report.
+    #[cold]
+    fn tell(&mut self, cx: &mut Cx<'_>) {
+        let mut told = std::mem::take(&mut self.told);
+        self.visit(&mut |name, value| told.tell(name, value, cx));
+        self.told = told;
     }
 
     /// Counts an error, which may stop the instance.
@@ -200,8 +216,10 @@ impl Account {
         let failures = self.failures.get_mut();
         let at = format!(" at {}, queue {}", moment(cx.now), cx.queue);
         failures.fail(&at, why);
-        cx.state("errors", || StateValue::Count(failures.count()));
-        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+        for (name, value) in failures.variables() {
+            self.told.note(name, value);
+            cx.state(name, || value);
+        }
     }
 
     /// Counts an error during the creation of the instance.
@@ -235,8 +253,9 @@ impl Account {
         }
         let failures = self.failures.borrow();
         if failures.count() > 0 {
-            visit("errors", StateValue::Count(failures.count()));
-            visit("stopped", StateValue::Flag(failures.is_stopped()));
+            for (name, value) in failures.variables() {
+                visit(name, value);
+            }
         }
     }
 
