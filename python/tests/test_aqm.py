@@ -125,6 +125,11 @@ def test_a_parameter_of_every_kind_can_be_set(tmp_path: Path) -> None:
         ("bound: str = 'a'", "line 3: `bound` is annotated with `str`, none of sluice.Span"),
         ("bound: int", "`bound` has no default"),
         ("bound: sluice.Span = '5 fathoms'", "the default `5 fathoms` of `bound`"),
+        ("gain: float = -0.5", "the default `-0.5` of `gain`: must not be negative"),
+        (
+            "gain: float = 1.25e-10",
+            "the default `0.000000000125` of `gain`: needs more than the nine decimals",
+        ),
         ("limit: int = 3", "its parameter `limit` is declared twice, or a queue has it already"),
     ],
 )
@@ -157,6 +162,27 @@ def test_a_default_may_be_a_small_number(tmp_path: Path) -> None:
     queue = sluice.Queue(aqm(tmp_path, body, "gain: float = 0.00001"))
     queue.enqueue(0, 100)
     assert queue.dequeue(1) is None
+
+
+def test_a_number_may_have_an_exponent_and_is_not_cut_to_another_one(tmp_path: Path) -> None:
+    body = "return sluice.PASS if self.gain == {value} else sluice.DROP"
+    # Three tenths are computed here as 0.30000000000000004.
+    for text, value in [("1e-05", 1e-5), ("2.5E-1", 0.25), (f"{0.1 + 0.2}", 0.3)]:
+        words = aqm(tmp_path, body.format(value=value), "gain: float = 0.5")
+        queue = sluice.Queue(f"{words} gain {text}")
+        queue.enqueue(0, 100)
+        assert queue.dequeue(1) == (0, 1, 0), text
+    # Nine decimals would make these 1e-9 and 0.
+    for text in ["1.25e-9", "0.000000000125"]:
+        with pytest.raises(sluice.SluiceError, match=f"`{text}` for `gain`: needs more than the"):
+            sluice.Queue(f"{words} gain {text}")
+    with pytest.raises(sluice.SluiceError, match="`-1` for `gain`: must not be negative"):
+        sluice.Queue(f"{words} gain -1")
+    scenario = sluice.Scenario(SCENARIO, {"link.queue": words, "link.queue.gain": 1e-5})
+    ((_, text),) = scenario.resolve()
+    assert f"{words} gain 0.00001" in text
+    with pytest.raises(sluice.SluiceError, match="needs more than the nine decimals"):
+        scenario.set("link.queue.gain", 1.25e-9).resolve()
 
 
 SCENARIO: dict[str, Any] = {

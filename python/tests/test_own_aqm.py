@@ -103,6 +103,14 @@ def test_a_router_checks_a_queue_in_python_with_its_parameters(folder: Path) -> 
     warned = command(folder, "router", "--check", "r.conf").stderr
     assert "r.conf:1:42: warning: `bond`" in warned
     assert "did you mean `bound`?" in warned
+    # 0, if it were cut.
+    config.write_text("pipe 1 config bw 1Mbit/s py:gain.py:Gain gain 1.25e-10\n")
+    (folder / "gain.py").write_text(OWN.format(body="return 0").replace("Bound", "Gain"))
+    with (folder / "gain.py").open("a") as file:
+        file.write("    gain: float = 0.5\n")
+    done = command(folder, "router", "--check", "r.conf")
+    assert done.returncode != 0
+    assert "`1.25e-10` for `gain`: needs more than the nine decimals" in done.stderr
     for words, message in [("gone.py", "No such file"), ("own.py:Gone", "the file has Bound")]:
         config.write_text(f"pipe 1 config bw 1Mbit/s py:{words}\n")
         done = command(folder, "router", "--check", "r.conf")

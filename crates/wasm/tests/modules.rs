@@ -191,6 +191,14 @@ fn what_is_wrong_with_a_module_is_named() {
         &format!("(func (export \"on_dequeue\") {HOOK} i32.const 0)"),
     );
     has(&param, "does not export `set_param`, (i32, i64) -> ()");
+    let fine = module(
+        "abi 1\\nparam g ratio 0.00000000001 0 1",
+        &format!("(func (export \"on_dequeue\") {HOOK} i32.const 0)"),
+    );
+    has(
+        &fine,
+        "`0.00000000001`: needs more than the nine decimals that are kept",
+    );
     let limit = module(
         "abi 1\\nparam limit count 1 0 2",
         &format!(
