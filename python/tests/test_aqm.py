@@ -74,6 +74,8 @@ def test_an_error_stops_the_aqm_and_its_packets_pass(
     assert [queue.dequeue(1) for _ in range(3)] == [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
     lines = capfd.readouterr().err
     assert lines.count("is stopped at 1 ns") == 1
+    if body == "return 7":
+        assert "in `on_dequeue`, for a packet of flow 00000000, 100 bytes, it returned 7" in lines
     if "KeyError" in body:
         assert "a.py" in lines
         assert "KeyError" in lines
@@ -230,6 +232,52 @@ def test_paths_are_relative_to_the_scenarios_file(tmp_path: Path) -> None:
     with pytest.raises(sluice.SluiceError, match=r"a\.py\", line 2(.|\n)*s\.toml:4") as error:
         sluice.run(file)
     assert "ZeroDivisionError" in str(error.value)
+
+
+TIMER = """
+import sluice
+class Timer(sluice.Aqm):
+    at = {first}
+    def on_enqueue(self, packet, queue, cx):
+        self.at = cx.now_ns + 1e6
+        return sluice.PASS
+    def next_timer(self): return self.at
+class Wake(sluice.Discipline):
+    def __init__(self): self.packets = []
+    def enqueue(self, packet, cx): self.packets.append(packet)
+    def dequeue(self, cx): return self.packets.pop(0)
+    def next_wake(self): return "soon"
+"""
+
+
+def test_a_time_that_is_no_int_is_named_with_its_method(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(TIMER.format(first="None"))
+    kinds = "which is neither None nor an int of nanoseconds from 0 to 2^64 - 1"
+    for name, returned in [
+        ("Timer", "`next_timer` returned 1000005.0"),
+        ("Wake", "`next_wake` returned 'soon'"),
+    ]:
+        sluice.Queue(f"py:{file}:{name}").enqueue(5, 100)
+        said = capfd.readouterr().err
+        assert "is stopped at 5 ns, queue 0" in said
+        assert f"{returned}, {kinds}" in said
+
+
+def test_an_error_before_the_first_packet_is_printed_once_for_a_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(TIMER.format(first="1e7"))
+    before = stopped()
+    said = r"is stopped before its first packet, (.|\n)*`next_timer` returned 10000000\.0, which"
+    with pytest.raises(sluice.RunFailed, match=said):
+        sluice.run(SCENARIO, {"link.queue": f"py:{file}:Timer"})
+    # The queues up and down. Other instances are created to check the class, and get no packets.
+    assert stopped() == before + 2
+    assert capfd.readouterr().err.count("before its first packet") == 1
 
 
 def test_a_run_whose_aqm_is_stopped_goes_on_and_raises_with_its_recording(
@@ -417,7 +465,13 @@ def test_state_is_recorded_and_drawn(tmp_path: Path, kind: str, variable: str) -
 
 
 @pytest.mark.parametrize(
-    ("state", "word"), [("return {'a': 'b'}", "TypeError"), ("1 / 0", "ZeroDivisionError")]
+    ("state", "word"),
+    [
+        ("return {'a': 'b'}", "it returned 'b' for `a`, which is no number"),
+        ("return {1: 2}", "it returned the name 1, which is no string"),
+        ("return [1]", "it returned [1], which is no dictionary"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
 )
 def test_a_wrong_state_stops_the_aqm(
     tmp_path: Path, state: str, word: str, capfd: pytest.CaptureFixture[str]

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use sluice_core::{Span, Time};
 
@@ -17,6 +18,8 @@ pub struct Ending {
     why: Arc<OnceLock<String>>,
     /// The first message of each algorithm that was stopped, by its name.
     stopped: Arc<Mutex<BTreeMap<String, String>>>,
+    /// The messages that were printed lately, with the last time.
+    said: Arc<Mutex<BTreeMap<String, Instant>>>,
     /// The hook that the thread of the run executes.
     inside: Arc<Mutex<Inside>>,
     /// Whether the thread of the run was left behind.
@@ -130,6 +133,26 @@ pub(crate) fn enter(hook: Option<Hook>) -> Option<Hook> {
     })
 }
 
+/// Prints `message` unless it was printed in the last seconds for the run whose packets this thread
+/// handles: queues with the same algorithm make the same error. A router may load the algorithm again.
+pub(crate) fn report_once(message: &str) {
+    if is_news(message, Instant::now()) {
+        crate::report(message);
+    }
+}
+
+fn is_news(message: &str, now: Instant) -> bool {
+    CURRENT.with_borrow(|current| {
+        let Some(ending) = current else { return true };
+        let mut said = ending.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|_, at| now.saturating_duration_since(*at) < REPETITION);
+        said.insert(message.to_owned(), now).is_none()
+    })
+}
+
+/// The time within which a message is a repetition.
+const REPETITION: Duration = Duration::from_secs(10);
+
 /// Adds the algorithm `name`, which was stopped with `message`, to the run whose packets this thread
 /// handles.
 pub(crate) fn note_stopped(name: &str, message: &str) {
@@ -166,6 +189,24 @@ mod tests {
             assert_eq!([shown(7), shown(5)], ["2 ns", "0 ns"]);
             assert_eq!(shown(1), "4 ns before the run");
         });
+    }
+
+    #[test]
+    fn a_message_is_news_once_in_a_run() {
+        let ending = Ending::new();
+        let start = Instant::now();
+        let is_each = |messages: [&str; 3], ms| {
+            let now = start + Duration::from_millis(ms);
+            messages.map(|message| is_news(message, now))
+        };
+        let in_run = |messages, ms| ending.within(|| is_each(messages, ms));
+        assert_eq!(in_run(["a", "b", "a"], 0), [true, true, false]);
+        assert_eq!(in_run(["b", "c", "c"], 9_999), [false, true, false]);
+        // The last repetition of `b` was a moment ago, that of `a` is ten seconds old.
+        assert_eq!(in_run(["a", "b", "c"], 10_000), [true, false, false]);
+        assert!(Ending::new().within(|| is_news("a", start)));
+        // Without a run, each call may be about another one.
+        assert_eq!(is_each(["a", "a", "a"], 0), [true; 3]);
     }
 
     #[test]

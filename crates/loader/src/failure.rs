@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluice_core::event::StateValue;
 use sluice_core::param::{Kind, ParamDecl, Value, Values};
 
-use crate::ending::{end_run, note_stopped};
+use crate::ending::{end_run, note_stopped, report_once};
 
 /// The reaction to an error of an algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Failures {
         if self.is_stopped {
             note_stopped(name, &message);
         }
-        crate::report(&message);
+        report_once(&message);
     }
 
     /// Returns whether the algorithm has been stopped.

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance, Method};
+use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance, Method, instant_of, shown};
 use super::views::Views;
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
@@ -28,24 +28,23 @@ impl Started for Instances {
         let made = self.0.begin(CONSEQUENCE, |py, of| {
             let hooks = Hooks::new(py, of, self.0.name)?;
             let timer = hooks.timer(py)?;
-            Ok((hooks, timer))
+            Ok(timer.map(|timer| (hooks, timer)))
         });
-        match made {
-            Ok(((hooks, timer), account)) => Box::new(InQueue {
+        let made = made.and_then(|(made, account)| Ok((made?, account)));
+        Box::new(match made {
+            Ok(((hooks, timer), account)) => InQueue {
                 hooks: Some(hooks),
+                unreported: None,
                 account,
                 timer,
-            }),
-            Err(why) => {
-                let mut account = self.0.account(CONSEQUENCE, None);
-                account.fail_at_start(&why);
-                Box::new(InQueue {
-                    hooks: None,
-                    account,
-                    timer: None,
-                })
-            }
-        }
+            },
+            Err(why) => InQueue {
+                hooks: None,
+                unreported: Some(why),
+                account: self.0.account(CONSEQUENCE, None),
+                timer: None,
+            },
+        })
     }
 }
 
@@ -86,25 +85,17 @@ impl Hooks {
     }
 
     /// Calls the method that returns the next timer.
-    fn timer(&self, py: Python<'_>) -> PyResult<Option<Time>> {
+    fn timer(&self, py: Python<'_>) -> PyResult<Result<Option<Time>, String>> {
         let Some(next) = &self.next_timer else {
-            return Ok(None);
+            return Ok(Ok(None));
         };
         let returned = in_hook(self.of, next.name, || next.function.call0(py))?;
-        let at: Option<u64> = returned.extract(py)?;
-        Ok(at.map(Time::from_ns))
+        Ok(instant_of(next.name, returned.bind(py)))
     }
 }
 
 /// The values that a hook about a packet may return.
 const VERDICTS: &str = "sluice.PASS, sluice.MARK and sluice.DROP";
-
-/// Formats an object for a message.
-fn shown(object: &Bound<'_, PyAny>) -> String {
-    object
-        .repr()
-        .map_or_else(|_| "an object".to_owned(), |text| text.to_string())
-}
 
 /// Calls a hook whose only argument is the context.
 fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Method) -> PyResult<()> {
@@ -116,6 +107,8 @@ fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Method) -> PyResult<()> {
 struct InQueue {
     /// `None` if no instance could be created.
     hooks: Option<Hooks>,
+    /// Why no instance could be created, until the first packet.
+    unreported: Option<String>,
     account: Account,
     timer: Option<Time>,
 }
@@ -128,12 +121,15 @@ impl InQueue {
         hook: impl FnOnce(&Hooks) -> Option<&Method>,
         call: impl FnOnce(Python<'_>, &Hooks, &Method) -> PyResult<R>,
     ) -> Option<R> {
+        if let Some(why) = self.unreported.take() {
+            self.account.fail_at_start(&why, cx);
+        }
         let hooks = self.hooks.as_ref()?;
         let hook = hook(hooks)?;
         let context = &hooks.views.context;
         let called = self.account.call(cx, hook.name, context, |py| {
             let result = call(py, hooks, hook)?;
-            Ok(Ok((result, hooks.timer(py)?)))
+            Ok(hooks.timer(py)?.map(|timer| (result, timer)))
         });
         self.timer = called.as_ref().and_then(|(_, timer)| *timer);
         called.map(|(result, _)| result)
@@ -145,8 +141,10 @@ impl InQueue {
         self.account.fail(why, cx);
     }
 
+    /// Asks the hook `name`, which `hook` finds, for a verdict.
     fn verdict(
         &mut self,
+        name: &str,
         packet: &Packet,
         queue: &QueueView,
         cx: &mut Cx<'_>,
@@ -181,19 +179,25 @@ impl InQueue {
             Some(Err(other)) => format!("{other}, which is none of {VERDICTS}"),
         };
         let (flow, len) = (packet.flow, packet.len);
-        let refused = format!("for a packet of flow {flow:08x}, {len} bytes, it returned {what}");
-        self.fail(&refused, cx);
+        let why = format!(
+            "in `{name}`, for a packet of flow {flow:08x}, {len} bytes, it returned {what}"
+        );
+        self.fail(&why, cx);
         Verdict::Pass
     }
 }
 
 impl Aqm for InQueue {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.verdict(packet, queue, cx, |hooks| hooks.on_enqueue.as_ref())
+        self.verdict("on_enqueue", packet, queue, cx, |hooks| {
+            hooks.on_enqueue.as_ref()
+        })
     }
 
     fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.verdict(packet, queue, cx, |hooks| hooks.on_dequeue.as_ref())
+        self.verdict("on_dequeue", packet, queue, cx, |hooks| {
+            hooks.on_dequeue.as_ref()
+        })
     }
 
     fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
@@ -243,8 +247,10 @@ impl Aqm for InQueue {
             hook.function.call1(py, arguments).map(drop)
         };
         self.call(cx, |hooks| hooks.on_timer.as_ref(), hook);
-        if self.timer.is_some_and(|at| at <= cx.now) {
-            self.fail("`next_timer` is not later than now", cx);
+        if let Some(at) = self.timer.filter(|at| *at <= cx.now) {
+            let (at, now) = (at.as_ns(), cx.now.as_ns());
+            let why = format!("`next_timer` returned {at}, which is not later than now, {now}");
+            self.fail(&why, cx);
         }
     }
 

@@ -9,9 +9,9 @@ use pyo3::types::{PyDict, PyString, PyTracebackMethods, PyType};
 
 use super::views::{Context, within};
 use crate::error;
-use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
+use sluice_core::{Cx, Time};
 use sluice_loader::{Failures, OnError, Told, in_hook, moment};
 
 /// A class loaded from a file.
@@ -213,21 +213,24 @@ impl Account {
     /// Counts an error, which may stop the instance.
     #[cold]
     pub fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
-        let failures = self.failures.get_mut();
         let at = format!(" at {}, queue {}", moment(cx.now), cx.queue);
-        failures.fail(&at, why);
+        self.fail_at(&at, why, cx);
+    }
+
+    /// Counts an error during the creation of the instance, when its first packet arrives. Instances
+    /// without packets, which are created to check a class, report nothing.
+    #[cold]
+    pub fn fail_at_start(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.fail_at(" before its first packet", why, cx);
+    }
+
+    fn fail_at(&mut self, at: &str, why: &str, cx: &mut Cx<'_>) {
+        let failures = self.failures.get_mut();
+        failures.fail(at, why);
         for (name, value) in failures.variables() {
             self.told.note(name, value);
             cx.state(name, || value);
         }
-    }
-
-    /// Counts an error during the creation of the instance.
-    #[cold]
-    pub fn fail_at_start(&mut self, why: &str) {
-        self.failures
-            .get_mut()
-            .fail(" before its first packet", why);
     }
 
     /// Returns whether the instance is no longer called.
@@ -240,7 +243,12 @@ impl Account {
         if let Some(hook) = &self.state
             && !self.is_stopped()
         {
-            let read = || Python::attach(|py| read(py, hook).map_err(|error| why(py, &error)));
+            let read = || {
+                Python::attach(|py| match read(py, hook) {
+                    Ok(variables) => variables.map_err(Some),
+                    Err(error) => Err(why(py, &error)),
+                })
+            };
             match in_hook(self.name, hook.name, read) {
                 Ok(variables) => {
                     for (name, value) in variables {
@@ -272,13 +280,52 @@ impl Account {
     }
 }
 
-fn read(py: Python<'_>, hook: &Method) -> PyResult<Vec<(String, f64)>> {
+/// Variables with their names, or why an object is none.
+type Variables = Result<Vec<(String, f64)>, String>;
+
+fn read(py: Python<'_>, hook: &Method) -> PyResult<Variables> {
     let returned = hook.function.call0(py)?;
-    let variables: Bound<'_, PyDict> = returned.bind(py).cast::<PyDict>()?.clone();
-    variables
-        .iter()
-        .map(|(name, value)| Ok((name.extract()?, value.extract()?)))
-        .collect()
+    Ok(variables_of(returned.bind(py)))
+}
+
+fn variables_of(returned: &Bound<'_, PyAny>) -> Variables {
+    let Ok(variables) = returned.cast::<PyDict>() else {
+        let what = shown(returned);
+        return Err(format!("it returned {what}, which is no dictionary"));
+    };
+    let mut read = Vec::new();
+    for (name, value) in variables {
+        let Ok(text) = name.extract::<String>() else {
+            let what = shown(&name);
+            return Err(format!("it returned the name {what}, which is no string"));
+        };
+        let Ok(number) = value.extract::<f64>() else {
+            let what = shown(&value);
+            return Err(format!(
+                "it returned {what} for `{text}`, which is no number"
+            ));
+        };
+        read.push((text, number));
+    }
+    Ok(read)
+}
+
+/// Reads the instant that the method `hook` returned.
+pub(super) fn instant_of(hook: &str, returned: &Bound<'_, PyAny>) -> Result<Option<Time>, String> {
+    match returned.extract::<Option<u64>>() {
+        Ok(at) => Ok(at.map(Time::from_ns)),
+        Err(_) => Err(format!(
+            "`{hook}` returned {}, which is neither None nor an int of nanoseconds from 0 to 2^64 - 1",
+            shown(returned)
+        )),
+    }
+}
+
+/// Formats an object for a message.
+pub(super) fn shown(object: &Bound<'_, PyAny>) -> String {
+    object
+        .repr()
+        .map_or_else(|_| "an object".to_owned(), |text| text.to_string())
 }
 
 /// Returns the reason why a hook failed, or `None` for Ctrl-C, which is handled outside the hook.

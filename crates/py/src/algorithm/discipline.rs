@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class, INSTANCE_BYTES, Method};
+use super::class::{Account, Class, INSTANCE_BYTES, Method, instant_of};
 use super::views::{Context, PacketFields};
 use crate::error;
 use sluice_core::event::{Backlog, StateValue};
@@ -197,13 +197,16 @@ impl Held {
             let wake = match &hooks.next_wake {
                 Some(next) => {
                     let asked = in_hook(name, next.name, || next.function.call0(py))?;
-                    asked.extract::<Option<u64>>(py)?
+                    match instant_of(next.name, asked.bind(py)) {
+                        Ok(wake) => wake,
+                        Err(why) => return Ok(Err(why)),
+                    }
                 }
                 None => None,
             };
             Ok(Ok((returned, orders, wake)))
         })?;
-        self.wake = wake.map(Time::from_ns);
+        self.wake = wake;
         let mut orders = orders.into_iter();
         let carried_out = orders.try_for_each(|order| self.carry_out(order, cx));
         match carried_out.and(returned) {
