@@ -95,10 +95,12 @@ class Aqm:
     """An AQM: decides whether a packet passes, is marked or is dropped.
 
     Annotated class variables are parameters. Their types are `sluice.Span`, `sluice.Rate`,
-    `sluice.Bytes`, `int`, `float` (exact to 1e-9), `bool` and `Literal["a", "b"]`. Numbers are not
-    negative, and each parameter has a default. A string below a parameter describes it. An instance
-    holds the values as numbers, also in `__init__`: nanoseconds, bits per second, bytes. `__init__`
-    must not change them. Each queue has one instance.
+    `sluice.Bytes`, `int`, `float`, `bool` and `Literal["a", "b"]`. A `float` has nine decimals; a
+    number that this changes by more than a millionth is refused, and needs a larger unit. Numbers
+    are not negative, and each parameter has a default. A string below a parameter describes it. An
+    instance holds the values as numbers, also in `__init__`: nanoseconds, bits per second, bytes.
+    `__init__` must not change them. Each queue has one instance. Others are created to check the
+    class and its parameters; they get no packets, so `__init__` should have no effects elsewhere.
     The objects that a hook receives are valid until it returns.
 
     An exception in a hook, an invalid verdict, and a mark of a packet that is not ECN-capable are

@@ -356,6 +356,49 @@ def test_codel_gives_the_rows_of_ours_for_every_trace_in_the_tree(tmp_path: Path
     assert decided > 5
 
 
+COUNTS = """
+class Counts(sluice.Aqm):
+    arrived = 0
+    def on_enqueue(self, packet, queue, cx):
+        self.arrived += 1
+        return sluice.PASS
+    def state(self): return {"arrived": self.arrived, "pairs": self.arrived // 2}
+"""
+
+
+def test_a_replay_records_the_variables_of_algorithms_from_files(tmp_path: Path) -> None:
+    words = file(tmp_path, COUNTS)
+    rows = "".join(f"{at},1,1500,0\n" for at in (0, 1_000_000, 2_000_000, 3_000_000))
+    (tmp_path / "t.csv").write_text("time_ns,flow,size_bytes,ecn\n" + rows)
+
+    def replay(queue: str) -> tuple[list[list[str]], sluice.Run]:
+        report = queue.partition(":")[0]
+        out = ["--state", "state.csv", "--report", report]
+        trace = ["t.csv", "--queue", queue, "--rate", "10Mbit/s"]
+        command("replay", *trace, *out, folder=tmp_path)
+        table = (tmp_path / "state.csv").read_text().splitlines()[1:]
+        return [line.split(",") for line in table], sluice.Run.open(tmp_path / report)
+
+    changes, run = replay(words)
+    # Each change, at the arrival that makes it.
+    assert [(int(at), name, float(value)) for at, _, name, value, _ in changes] == [
+        (0, "arrived", 1),
+        (0, "pairs", 0),
+        (1_000_000, "arrived", 2),
+        (1_000_000, "pairs", 1),
+        (2_000_000, "arrived", 3),
+        (3_000_000, "arrived", 4),
+        (3_000_000, "pairs", 2),
+    ]
+    assert {"arrived", "pairs"} < set(run.queues["variable"])
+    (tmp_path / "codel.wasm").write_bytes((ROOT / "fuzz/corpus/module/codel").read_bytes())
+    changes, run = replay("wasm:codel.wasm")
+    # The variables that its source declares.
+    declared = {"count", "dropping", "drop_next", "first_above"}
+    assert {name for _, _, name, _, _ in changes} == declared
+    assert declared < set(run.queues["variable"])
+
+
 def test_the_command_runs_and_replays_queues_in_python(tmp_path: Path) -> None:
     rows = "".join(f"{at * 600_000},{at % 3},1500,2\n" for at in range(2000))
     (tmp_path / "t.csv").write_text("time_ns,flow,size_bytes,ecn\n" + rows)

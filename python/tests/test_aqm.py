@@ -74,6 +74,8 @@ def test_an_error_stops_the_aqm_and_its_packets_pass(
     assert [queue.dequeue(1) for _ in range(3)] == [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
     lines = capfd.readouterr().err
     assert lines.count("is stopped at 1 ns") == 1
+    if body == "return 7":
+        assert "in `on_dequeue`, for a packet of flow 00000000, 100 bytes, it returned 7" in lines
     if "KeyError" in body:
         assert "a.py" in lines
         assert "KeyError" in lines
@@ -127,6 +129,11 @@ def test_a_parameter_of_every_kind_can_be_set(tmp_path: Path) -> None:
         ("bound: str = 'a'", "line 3: `bound` is annotated with `str`, none of sluice.Span"),
         ("bound: int", "`bound` has no default"),
         ("bound: sluice.Span = '5 fathoms'", "the default `5 fathoms` of `bound`"),
+        ("gain: float = -0.5", "the default `-0.5` of `gain`: must not be negative"),
+        (
+            "gain: float = 1.25e-10",
+            "the default `0.000000000125` of `gain`: needs more than the nine decimals",
+        ),
         ("limit: int = 3", "its parameter `limit` is declared twice, or a queue has it already"),
     ],
 )
@@ -159,6 +166,27 @@ def test_a_default_may_be_a_small_number(tmp_path: Path) -> None:
     queue = sluice.Queue(aqm(tmp_path, body, "gain: float = 0.00001"))
     queue.enqueue(0, 100)
     assert queue.dequeue(1) is None
+
+
+def test_a_number_may_have_an_exponent_and_is_not_cut_to_another_one(tmp_path: Path) -> None:
+    body = "return sluice.PASS if self.gain == {value} else sluice.DROP"
+    # Three tenths are computed here as 0.30000000000000004.
+    for text, value in [("1e-05", 1e-5), ("2.5E-1", 0.25), (f"{0.1 + 0.2}", 0.3)]:
+        words = aqm(tmp_path, body.format(value=value), "gain: float = 0.5")
+        queue = sluice.Queue(f"{words} gain {text}")
+        queue.enqueue(0, 100)
+        assert queue.dequeue(1) == (0, 1, 0), text
+    # Nine decimals would make these 1e-9 and 0.
+    for text in ["1.25e-9", "0.000000000125"]:
+        with pytest.raises(sluice.SluiceError, match=f"`{text}` for `gain`: needs more than the"):
+            sluice.Queue(f"{words} gain {text}")
+    with pytest.raises(sluice.SluiceError, match="`-1` for `gain`: must not be negative"):
+        sluice.Queue(f"{words} gain -1")
+    scenario = sluice.Scenario(SCENARIO, {"link.queue": words, "link.queue.gain": 1e-5})
+    ((_, text),) = scenario.resolve()
+    assert f"{words} gain 0.00001" in text
+    with pytest.raises(sluice.SluiceError, match="needs more than the nine decimals"):
+        scenario.set("link.queue.gain", 1.25e-9).resolve()
 
 
 SCENARIO: dict[str, Any] = {
@@ -206,6 +234,52 @@ def test_paths_are_relative_to_the_scenarios_file(tmp_path: Path) -> None:
     with pytest.raises(sluice.SluiceError, match=r"a\.py\", line 2(.|\n)*s\.toml:4") as error:
         sluice.run(file)
     assert "ZeroDivisionError" in str(error.value)
+
+
+TIMER = """
+import sluice
+class Timer(sluice.Aqm):
+    at = {first}
+    def on_enqueue(self, packet, queue, cx):
+        self.at = cx.now_ns + 1e6
+        return sluice.PASS
+    def next_timer(self): return self.at
+class Wake(sluice.Discipline):
+    def __init__(self): self.packets = []
+    def enqueue(self, packet, cx): self.packets.append(packet)
+    def dequeue(self, cx): return self.packets.pop(0)
+    def next_wake(self): return "soon"
+"""
+
+
+def test_a_time_that_is_no_int_is_named_with_its_method(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(TIMER.format(first="None"))
+    kinds = "which is neither None nor an int of nanoseconds from 0 to 2^64 - 1"
+    for name, returned in [
+        ("Timer", "`next_timer` returned 1000005.0"),
+        ("Wake", "`next_wake` returned 'soon'"),
+    ]:
+        sluice.Queue(f"py:{file}:{name}").enqueue(5, 100)
+        said = capfd.readouterr().err
+        assert "is stopped at 5 ns, queue 0" in said
+        assert f"{returned}, {kinds}" in said
+
+
+def test_an_error_before_the_first_packet_is_printed_once_for_a_run(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(TIMER.format(first="1e7"))
+    before = stopped()
+    said = r"is stopped before its first packet, (.|\n)*`next_timer` returned 10000000\.0, which"
+    with pytest.raises(sluice.RunFailed, match=said):
+        sluice.run(SCENARIO, {"link.queue": f"py:{file}:Timer"})
+    # The queues up and down. Other instances are created to check the class, and get no packets.
+    assert stopped() == before + 2
+    assert capfd.readouterr().err.count("before its first packet") == 1
 
 
 def test_a_run_whose_aqm_is_stopped_goes_on_and_raises_with_its_recording(
@@ -395,7 +469,13 @@ def test_state_is_recorded_and_drawn(tmp_path: Path, kind: str, variable: str) -
 
 
 @pytest.mark.parametrize(
-    ("state", "word"), [("return {'a': 'b'}", "TypeError"), ("1 / 0", "ZeroDivisionError")]
+    ("state", "word"),
+    [
+        ("return {'a': 'b'}", "it returned 'b' for `a`, which is no number"),
+        ("return {1: 2}", "it returned the name 1, which is no string"),
+        ("return [1]", "it returned [1], which is no dictionary"),
+        ("1 / 0", "ZeroDivisionError"),
+    ],
 )
 def test_a_wrong_state_stops_the_aqm(
     tmp_path: Path, state: str, word: str, capfd: pytest.CaptureFixture[str]

@@ -5,6 +5,7 @@ The commands are those of the package: `sluice` from pip.
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,14 @@ def test_a_router_checks_a_queue_in_python_with_its_parameters(folder: Path) -> 
     warned = command(folder, "router", "--check", "r.conf").stderr
     assert "r.conf:1:42: warning: `bond`" in warned
     assert "did you mean `bound`?" in warned
+    # 0, if it were cut.
+    config.write_text("pipe 1 config bw 1Mbit/s py:gain.py:Gain gain 1.25e-10\n")
+    (folder / "gain.py").write_text(OWN.format(body="return 0").replace("Bound", "Gain"))
+    with (folder / "gain.py").open("a") as file:
+        file.write("    gain: float = 0.5\n")
+    done = command(folder, "router", "--check", "r.conf")
+    assert done.returncode != 0
+    assert "`1.25e-10` for `gain`: needs more than the nine decimals" in done.stderr
     for words, message in [("gone.py", "No such file"), ("own.py:Gone", "the file has Bound")]:
         config.write_text(f"pipe 1 config bw 1Mbit/s py:{words}\n")
         done = command(folder, "router", "--check", "r.conf")
@@ -141,6 +150,72 @@ def test_a_program_runs_behind_a_queue_in_python(folder: Path) -> None:
     assert done.returncode == 70, done.stderr
     assert "sluice: the program was ended: `py:broken.py:Bound`" in done.stderr
     assert "a wrong idea" in done.stderr
+
+
+# The packet does not leave the queue. The address is that of nobody (RFC 5737).
+SENDS = """
+import signal, socket, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 9))
+time.sleep({seconds})
+print("ended", flush=True)
+"""
+ENDLESS = """
+import sluice
+
+class Endless(sluice.Aqm):
+    def on_enqueue(self, packet, queue, cx):
+        while True:
+            pass
+"""
+HUNG = r"`py:endless\.py:Endless` has not returned from `on_enqueue` for [2-9] s"
+
+
+def test_an_endless_loop_ends_with_the_program(folder: Path) -> None:
+    (folder / "endless.py").write_text(ENDLESS)
+    (folder / "program.py").write_text(SENDS.format(seconds=0))
+    words = ["exec", "--rate", "10Mbit/s", "--queue", "py:endless.py:Endless"]
+    program = ["--", sys.executable, "program.py"]
+    # `command` gives up after 100 s.
+    done = command(folder, *words, *program)
+    assert (done.returncode, done.stdout) == (70, "ended\n"), done.stderr
+    assert re.search(f"sluice: the link was ended: {HUNG}", done.stderr), done.stderr
+    # What was recorded and captured until then is kept. A capture begins with these bytes.
+    done = command(folder, *words, "--report", "out", "--pcapng", "out.pcapng", *program)
+    assert (done.returncode, done.stdout) == (70, "ended\n"), done.stderr
+    assert re.search(HUNG, (folder / "out" / "run.json").read_text())
+    assert (folder / "out.pcapng").read_bytes().startswith(b"\x0a\x0d\x0d\x0a")
+
+
+def test_the_second_signal_ends_a_program_behind_an_endless_loop(folder: Path) -> None:
+    (folder / "endless.py").write_text(ENDLESS)
+    (folder / "program.py").write_text(SENDS.format(seconds=600))
+    words = ["exec", "--rate", "10Mbit/s", "--queue", "py:endless.py:Endless", "--"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sluice", *words, sys.executable, "program.py"],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        said = ""
+        while not re.search(f"sluice: {HUNG}; the second Ctrl-C", said):
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        # Two signals of different kinds: the kernel merges equal ones. The program ignores both.
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (70, ""), err
+    assert re.search(f"sluice: the link was ended: {HUNG}", err), err
 
 
 THREADS = """

@@ -7,6 +7,7 @@ use sluice_exec::attach::{AttachError, AttachSettings, Target, attach};
 use sluice_exec::link::LinkError;
 use sluice_exec::{ENDED, FAILED};
 
+use crate::exec::exit_if_abandoned;
 use crate::link_args::LinkArgs;
 use crate::number::whole;
 use crate::proxy::TOO_LATE;
@@ -51,13 +52,15 @@ enum Error {
 
 /// Attaches the link until a signal. Returns the exit status.
 pub fn run(args: &Args) -> ExitCode {
-    match try_run(args) {
-        Ok(status) => status.into(),
+    let status = match try_run(args) {
+        Ok(status) => status,
         Err(error) => {
             eprintln!("sluice: {error}");
-            FAILED.into()
+            FAILED
         }
-    }
+    };
+    exit_if_abandoned(status);
+    status.into()
 }
 
 fn try_run(args: &Args) -> Result<u8, Error> {

@@ -99,17 +99,25 @@ impl From<ProgramError> for Error {
 
 /// Runs the program until it ends. Returns its exit status.
 pub fn run(args: &Args) -> ExitCode {
-    match try_run(args) {
-        Ok(status) => status.into(),
+    let status = match try_run(args) {
+        Ok(status) => status,
         Err(error) => {
             eprintln!("sluice: {error}");
             match error {
-                Error::Exec(error) | Error::Proxy(proxy::Error::Program(error)) => {
-                    error.status().into()
-                }
-                _ => FAILED.into(),
+                Error::Exec(error) | Error::Proxy(proxy::Error::Program(error)) => error.status(),
+                _ => FAILED,
             }
         }
+    };
+    exit_if_abandoned(status);
+    status.into()
+}
+
+/// Ends this process with `status` if it has a thread in which an algorithm does not return: an
+/// interpreter would wait for it.
+pub(crate) fn exit_if_abandoned(status: u8) {
+    if sluice_loader::has_abandoned() {
+        std::process::exit(status.into());
     }
 }
 
@@ -212,11 +220,16 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
     Ok(judge(args, status, ending.why(), &verdict))
 }
 
-/// Prints the verdict on the emulation, and why an algorithm has ended the program. Returns the exit
-/// status.
+/// Prints the verdict on the emulation, and why an algorithm has ended the program or the link. Returns
+/// the exit status.
 fn judge(args: &Args, status: u8, ended: Option<&str>, verdict: &Verdict) -> u8 {
     if let Some(why) = ended {
-        eprintln!("sluice: the program was ended: {why}");
+        // The program may have ended by itself.
+        let what = match sluice_loader::has_abandoned() {
+            true => "link",
+            false => "program",
+        };
+        eprintln!("sluice: the {what} was ended: {why}");
         return ENDED;
     }
     if args.max_late.is_some() {
@@ -274,4 +287,4 @@ Examples:
 Exit status: the program's own; 128 + N if signal N ended it; 127 if there is no
 such program; 126 if it cannot be executed; 125 if Sluice fails; 75 if packets
 were later than --max-late, or lost by the machine; 70 if a queue from a file
-(py:, wasm:) failed and has `on_error end`.";
+(py:, wasm:) failed and has `on_error end`, or does not return.";

@@ -5,13 +5,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
+use std::time::Instant;
 
 use clap_complete::engine::ArgValueCandidates;
 use sluice_core::Span;
 use sluice_exec::link::{LinkError, LinkWords};
 use sluice_exec::{ENDED, ExecError, FAILED, Verdict};
 use sluice_lab::program::{ProxyRecordError, ProxyRecorder};
-use sluice_loader::Ending;
+use sluice_loader::{Ending, HookWatch};
 use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordError};
 
 use sluice_recording::Recording;
@@ -128,9 +129,15 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     };
     let ending = settings.ending.clone();
     let mut proxy = Proxy::open(settings)?;
-    let handle = proxy.handle();
-    crate::signals::on_end(move || handle.end())
-        .map_err(|error| Error::Kernel("catch signals", error))?;
+    let (handle, mut hooks) = (proxy.handle(), HookWatch::new(&ending, Instant::now()));
+    crate::signals::on_end(move || {
+        handle.end();
+        if let Some(why) = hooks.settle() {
+            eprintln!("sluice: the proxy was ended: {why}");
+            std::process::exit(ENDED.into());
+        }
+    })
+    .map_err(|error| Error::Kernel("catch signals", error))?;
     let recorder = match &args.report {
         Some(dir) => {
             let report = Report::new(&args.link, dir, "sluice proxy".to_owned())?;
@@ -251,7 +258,8 @@ pub fn write_report(recording: &Recording, dir: &Path) -> Result<(), PageError> 
 }
 
 /// Runs a program that uses a proxy until it ends, and what it has sent has crossed the link.
-/// Returns its exit status, and the recording if there is a `report`.
+/// Returns its exit status, and the recording if there is a `report`. If an algorithm does not return,
+/// the status is [`ENDED`], and the recording stays as after `kill -9`.
 ///
 /// # Errors
 /// [`Error`].
@@ -275,22 +283,23 @@ pub fn run_program(
         let address = addresses.first().expect("the proxy listens");
         Ok::<_, Error>(variables(&address.to_string()))
     });
+    let mut hooks = HookWatch::new(&ending, Instant::now());
     let (status, (handle, thread, recorder)) = match (ended, running) {
         (Ok(status), running) => (status, running.expect("the proxy runs before the program")),
         (Err(error), None) => return Err(error),
         (Err(error), Some((handle, thread, recorder))) => {
             handle.end();
-            let _ = thread.join();
-            if let Some(recorder) = recorder {
+            let has_ended = hooks.join(thread).is_some();
+            if let Some(recorder) = recorder.filter(|_| has_ended) {
                 recorder.cut_short(error.to_string());
             }
             return Err(error);
         }
     };
     handle.drain();
-    let verdict = thread
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let Some(verdict) = hooks.join(thread) else {
+        return Ok((ENDED, Verdict::new(Default::default(), None), None));
+    };
     let after = |error| Error::After {
         status,
         error: Box::new(error),
@@ -346,4 +355,4 @@ Examples:
 
 Exit status: 0 after Ctrl-C or SIGTERM, 125 if Sluice fails, 75 if packets were
 later than --max-late, and 70 if a queue from a file failed and has `on_error
-end`.";
+end`, or does not return.";

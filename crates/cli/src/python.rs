@@ -98,6 +98,10 @@ impl Loader for Redirect {
         "py:FILE:CLASS"
     }
 
+    fn replaces_process(&self) -> bool {
+        true
+    }
+
     fn load(&self, _source: &Source<'_>) -> Result<Loaded, String> {
         let mut state = REPLACEABLE.lock().expect(LOCK);
         // Other threads handle packets and orders.

@@ -281,6 +281,9 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     if let Some(error) = misspelt(&args.ports) {
         return Err(Error::Arguments(error));
     }
+    if let Some(path) = &args.config {
+        reload::resolve_algorithms(path, &engine);
+    }
     let ports = args
         .ports
         .iter()

@@ -378,6 +378,7 @@ fn a_queue_in_python_is_carried_out_by_the_package() {
         &["list", "py:a.py:A"],
         &["check", "a.py:A"],
         &["router", "--check", "r.conf"],
+        &["router", "left", "right", "--config", "r.conf"],
         &["replay", "t.csv", "--queue", "py:a.py", "--rate", "1Mbit/s"],
         &["exec", "--queue", "py:a.py", "--", "true"],
     ] {

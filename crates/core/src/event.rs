@@ -216,6 +216,13 @@ pub trait Sink {
     fn on_event(&mut self, now: Time, event: &Event<'_>) {
         let _ = (now, event);
     }
+
+    /// Returns whether a listener needs an event for each variable that has changed. An algorithm that has
+    /// to read and compare all its variables after each call does so only then. A host that takes samples
+    /// of [`Discipline::state`](crate::Discipline::state) does not need them.
+    fn wants_state(&self) -> bool {
+        false
+    }
 }
 
 /// The context of a call: time, randomness and listener.
@@ -336,6 +343,12 @@ impl<'a> Cx<'a> {
     /// Returns whether there is a listener.
     pub const fn is_listening(&self) -> bool {
         self.is_listening
+    }
+
+    /// Returns whether there is a listener that needs each change of a variable; see
+    /// [`Sink::wants_state`].
+    pub fn wants_state(&self) -> bool {
+        self.is_listening && self.sink.wants_state()
     }
 }
 

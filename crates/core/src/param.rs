@@ -130,7 +130,7 @@ impl Kind {
             Kind::Bytes => Value::Bytes(Bytes::parse_or_bytes(text)?),
             Kind::Count if text == "unlimited" => Value::Count(u64::MAX),
             Kind::Count => Value::Count(text.parse().map_err(|_| ValueError::NotACount)?),
-            Kind::Ratio => Value::Ratio(parse_ratio(text).ok_or(ValueError::NotARatio)?),
+            Kind::Ratio => Value::Ratio(parse_ratio(text)?),
             Kind::Flag => match text {
                 "on" | "true" | "yes" => Value::Flag(true),
                 "off" | "false" | "no" => Value::Flag(false),
@@ -146,24 +146,54 @@ impl Kind {
     }
 }
 
-fn parse_ratio(text: &str) -> Option<Ratio> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let is_number = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-    if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) {
-        return None;
-    }
-    let mut value: u64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
+/// Parses a decimal number, with an exponent or without, and rounds it to a billionth. It is refused if
+/// that changes it by more than a millionth of it, as a small number in a large unit.
+fn parse_ratio(text: &str) -> Result<Ratio, ValueError> {
+    let magnitude = text.strip_prefix('-').unwrap_or(text);
+    let (mantissa, exponent) = match magnitude.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()),
+        None => (magnitude, Some(0)),
     };
-    value = value.checked_mul(1_000_000_000)?;
-    let mut scale = 100_000_000;
-    for digit in fraction.bytes().take(9) {
-        value = value.checked_add(u64::from(digit - b'0') * scale)?;
-        scale /= 10;
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits: Option<Vec<u8>> = whole
+        .bytes()
+        .chain(fraction.bytes())
+        .map(|b| b.is_ascii_digit().then(|| b - b'0'))
+        .collect();
+    let (Some(exponent), Some(digits)) = (exponent, digits.filter(|all| !all.is_empty())) else {
+        return Err(ValueError::NotARatio);
+    };
+    if magnitude.len() < text.len() {
+        return Err(UnitError::Negative.into());
     }
-    Some(Ratio(value))
+    let Some(first) = digits.iter().position(|digit| *digit != 0) else {
+        return Ok(Ratio(0));
+    };
+    // The number of digits from the first one that is not 0 to that of the billionths.
+    let kept = whole.len() as i64 + i64::from(exponent) + 9 - first as i64;
+    let digit = |number: i64| {
+        let number = usize::try_from(number).ok();
+        let digit = number.and_then(|number| digits.get(first + number));
+        u128::from(digit.copied().unwrap_or(0))
+    };
+    let mut value: u128 = 0;
+    for number in 0..kept {
+        value = 10 * value + digit(number);
+        if value > u128::from(u64::MAX) {
+            return Err(UnitError::TooLarge.into());
+        }
+    }
+    // In billionths of a billionth.
+    let rest = (kept..kept + 9).fold(0, |rest, number| 10 * rest + digit(number));
+    let (value, change) = match rest {
+        0..500_000_000 => (value, rest),
+        _ => (value + 1, 1_000_000_000 - rest),
+    };
+    if value == 0 || change > 1_000 * value {
+        return Err(ValueError::TooFine);
+    }
+    let value = u64::try_from(value).map_err(|_| UnitError::TooLarge)?;
+    Ok(Ratio(value))
 }
 
 /// The reason why a text is not a value of a kind.
@@ -178,6 +208,9 @@ pub enum ValueError {
     /// Not a decimal number.
     #[error("not a decimal number")]
     NotARatio,
+    /// A decimal number that is too small to be kept exactly enough.
+    #[error("needs more than the nine decimals that are kept; in a larger unit it needs fewer")]
+    TooFine,
     /// Not a switch.
     #[error("not one of on, off")]
     NotAFlag,
@@ -527,14 +560,58 @@ mod tests {
 
     #[test]
     fn a_ratio_is_exact_to_a_billionth() {
-        assert_eq!(parse_ratio("0.125"), Some(Ratio(125_000_000)));
-        assert_eq!(parse_ratio(".5"), Some(Ratio(500_000_000)));
+        assert_eq!(parse_ratio("0.125"), Ok(Ratio(125_000_000)));
+        assert_eq!(parse_ratio(".5"), Ok(Ratio(500_000_000)));
+        assert_eq!(parse_ratio("5."), Ok(Ratio(5_000_000_000)));
         assert_eq!(parse_ratio("1.25").unwrap().to_string(), "1.25");
-        assert_eq!(parse_ratio("-1"), None);
-        assert_eq!(parse_ratio("1e3"), None);
-        assert_eq!(parse_ratio("99999999999999999999"), None);
+        assert_eq!(parse_ratio("0.000000001"), Ok(Ratio(1)));
+        assert_eq!(parse_ratio("00.10000000000000"), Ok(Ratio(100_000_000)));
+        assert_eq!(parse_ratio("000.0000000000000"), Ok(Ratio(0)));
+        let most = "18446744073.709551615";
+        assert_eq!(parse_ratio(most), Ok(Ratio(u64::MAX)));
         // 0.125 * 2^16 = 8192
         assert_eq!(Ratio(125_000_000).as_fixed(16), 8192);
+    }
+
+    #[test]
+    fn a_ratio_may_have_an_exponent() {
+        assert_eq!(parse_ratio("1e3"), Ok(Ratio(1_000_000_000_000)));
+        assert_eq!(parse_ratio("1e-05"), Ok(Ratio(10_000)));
+        assert_eq!(parse_ratio("12.5E-1"), Ok(Ratio(1_250_000_000)));
+        assert_eq!(parse_ratio("0.0025e+2"), Ok(Ratio(250_000_000)));
+        assert_eq!(parse_ratio("0e2000000000"), Ok(Ratio(0)));
+        assert_eq!(parse_ratio("1e2000000000"), Err(UnitError::TooLarge.into()));
+        for wrong in [
+            "e3", "1e", "1e3.5", "1e3e3", ".e3", "--1", "+1", "0x1", "", "-", ".",
+        ] {
+            assert_eq!(parse_ratio(wrong), Err(ValueError::NotARatio), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_rounded_by_less_than_a_millionth_or_refused() {
+        // A computed number, and one that ends nowhere: 1/3, with the error 1e-9.
+        assert_eq!(parse_ratio("0.30000000000000004"), Ok(Ratio(300_000_000)));
+        assert_eq!(parse_ratio("0.3333333333333333"), Ok(Ratio(333_333_333)));
+        assert_eq!(parse_ratio("0.6666666666666666"), Ok(Ratio(666_666_667)));
+        assert_eq!(parse_ratio("0.9999999999"), Ok(Ratio::ONE));
+        // 0.0005 are 500 000 billionths, of which half a billionth is a millionth.
+        assert_eq!(parse_ratio("0.0005000005"), Ok(Ratio(500_001)));
+        assert_eq!(parse_ratio("0.0004999995"), Ok(Ratio(500_000)));
+        assert_eq!(parse_ratio("0.0004000005"), Err(ValueError::TooFine));
+        // These were 1e-9, 0 and 0.
+        for fine in ["1.25e-9", "0.000000000125", "1e-2000000000"] {
+            assert_eq!(parse_ratio(fine), Err(ValueError::TooFine), "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_that_is_out_of_range_says_so() {
+        let error = |text| parse_ratio(text).unwrap_err().to_string();
+        assert_eq!(error("-1"), "must not be negative");
+        assert_eq!(error("-0.5e-3"), "must not be negative");
+        assert_eq!(error("99999999999999999999"), "too large");
+        assert_eq!(error("18446744073.709551616"), "too large");
     }
 
     #[test]

@@ -18,12 +18,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Signal;
 use sluice_core::Span;
-use sluice_loader::Ending;
+use sluice_loader::{Ending, HookWatch, report};
 use sluice_net::Clock;
 use sluice_net::namespace::{
     Interface, InterfaceSettings, LinkError, Mac, Namespace, NamespaceError, Privilege, Seat,
@@ -156,9 +156,10 @@ pub enum AttachError {
 pub struct Detached {
     /// Whether the namespace ended before the link was detached. Its end of the pair ended with it.
     pub has_ended: bool,
-    /// The reason, if an algorithm from a file has ended the link.
+    /// The reason, if an algorithm from a file has ended the link, or does not return. In the latter case
+    /// the process must end by [`std::process::exit`] ([`sluice_loader::has_abandoned`]).
     pub ended: Option<String>,
-    /// How exact the emulation was.
+    /// How exact the emulation was; without packets if an algorithm does not return.
     pub verdict: Verdict,
 }
 
@@ -333,26 +334,28 @@ fn carry(
         })
         .map_err(kernel("start a thread"))?;
     attached(&inner.name, &plug.seat.name);
-    let ended = wait(plug, signals, &ending);
+    let mut hooks = HookWatch::new(&ending, Instant::now());
+    let ended = wait(plug, signals, &mut hooks);
     shared.has_ended.store(true, Ordering::Release);
     shared.pulse.ring();
-    let reports = router
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let reports = hooks.join(router);
     Ok(Detached {
         has_ended: ended?,
         ended: ending.why().map(str::to_owned),
-        verdict: Verdict::new(reports, settings.max_late),
+        verdict: Verdict::new(reports.unwrap_or_default(), settings.max_late),
     })
 }
 
 /// Waits for a signal, the end of the namespace, or an algorithm that ends the link. Returns
 /// whether the namespace has ended.
-fn wait(plug: &Plug, signals: &Signals, ending: &Ending) -> Result<bool, AttachError> {
+fn wait(plug: &Plug, signals: &Signals, hooks: &mut HookWatch) -> Result<bool, AttachError> {
     let mut links = plug.between.links()?;
     loop {
-        if ending.why().is_some() {
+        if hooks.ending().why().is_some() {
             return Ok(false);
+        }
+        if let Some(why) = hooks.news(Instant::now()) {
+            report(&format!("{why}; Ctrl-C detaches the link"));
         }
         let signal = signals.next_within(LOOK);
         let signal = signal.map_err(|source| AttachError::Kernel {

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_loader::Ending;
+use sluice_loader::{Ending, HookWatch};
 use sluice_net::process::{Signals, SpawnError};
 
 use crate::program::{attend, check};
@@ -41,7 +41,8 @@ pub fn run_beside<E: From<ExecError>>(
             source: SpawnError::Program(error),
         })
     })?;
-    let status = attend(Pid::from_child(&child), &signals, ending).map_err(ExecError::from)?;
+    let mut hooks = HookWatch::new(ending, Instant::now());
+    let status = attend(Pid::from_child(&child), &signals, &mut hooks).map_err(ExecError::from)?;
     Ok(status.unwrap_or_else(|| {
         terminate(&mut child);
         ENDED

@@ -127,6 +127,21 @@ impl Capture {
         }
     }
 
+    /// Writes the frames that were captured so far, although a tap remains in a thread that does not
+    /// return.
+    ///
+    /// # Errors
+    /// As [`Capture::finish`].
+    pub(crate) fn cut(self) -> Result<(), CaptureError> {
+        self.frames.send(Frame {
+            at: Time::ZERO,
+            is_inbound: false,
+            bytes: Vec::new(),
+            original_len: NO_MORE,
+        });
+        self.finish()
+    }
+
     /// Writes the remaining frames. All taps must have been dropped before.
     ///
     /// # Errors
@@ -161,6 +176,9 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>, counts: &Counts) ->
         MOST,
     )?;
     for frame in frames {
+        if frame.original_len == NO_MORE {
+            break;
+        }
         writer.packet(&Annotated {
             time_ns: zero_ns + frame.at.as_ns(),
             bytes: &frame.bytes,
@@ -230,6 +248,8 @@ impl<P: AsFd> AsFd for Tap<P> {
 
 /// Most bytes of a frame: a super-packet with its headers.
 const MOST: u32 = 1 << 18;
+/// The length that ends the capture. No frame is empty.
+const NO_MORE: u32 = 0;
 
 #[cfg(test)]
 mod tests {
@@ -250,6 +270,25 @@ mod tests {
         assert_eq!(frames.counts.lost.load(Ordering::Relaxed), 2);
         drop(frames);
         assert_eq!(received.into_iter().count(), 128);
+    }
+
+    #[test]
+    fn a_capture_whose_tap_remains_has_what_was_captured() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.pcapng");
+        let capture = Capture::create(&path, &Clock::start()).unwrap();
+        // Without the cut, the writer waits until this is dropped.
+        let tap = capture.frames();
+        tap.send(Frame {
+            at: Time::ZERO,
+            is_inbound: true,
+            original_len: 60,
+            bytes: vec![0xa5; 60],
+        });
+        capture.cut().unwrap();
+        let written = std::fs::read(&path).unwrap();
+        assert!(written.windows(60).any(|bytes| bytes == [0xa5; 60]));
+        drop(tap);
     }
 
     #[test]

@@ -34,10 +34,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
 use sluice_core::Span;
-use sluice_loader::Ending;
+use sluice_loader::{Ending, HookWatch};
 use sluice_net::Clock;
 use sluice_net::descendants::Descendants;
 use sluice_net::namespace::{
@@ -170,11 +171,12 @@ pub fn place_name(address: IpAddr) -> Option<&'static str> {
 #[derive(Debug)]
 pub struct Outcome {
     /// The exit status as in a shell: the program's own, or 128 plus the number of the signal that
-    /// ended it. [`ENDED`] if `ended` has a reason.
+    /// ended it. [`ENDED`] if an algorithm from a file has ended the program, or does not return.
     pub status: u8,
-    /// The reason, if an algorithm from a file has ended the program.
+    /// The reason, if an algorithm from a file has ended the program, or does not return. In the latter
+    /// case the process must end by [`std::process::exit`] ([`sluice_loader::has_abandoned`]).
     pub ended: Option<String>,
-    /// How exact the emulation was.
+    /// How exact the emulation was; without packets if an algorithm does not return.
     pub verdict: Verdict,
     /// Connections that were reset because this process had no free descriptor.
     pub refused: u64,
@@ -405,12 +407,13 @@ pub fn run_recorded<R: Recorder>(
     let shown = show.zip(watcher).map(|(show, watcher)| show(watcher));
 
     // Errors are returned only when the router has ended, and with it the recording.
+    let mut hooks = HookWatch::new(&ending, Instant::now());
     let spawned = program::spawn(&settings.program, &surroundings(&network.near, false));
-    let ended = spawned.and_then(|child| program::attend(child, &signals, &ending));
+    let ended = spawned.and_then(|child| program::attend(child, &signals, &mut hooks));
     let lingered = match ended {
         Ok(Some(_)) => {
             let loops = [&routing, &relaying];
-            program::linger(&network.near, &sending, &loops, &signals)
+            program::linger(&network.near, &sending, &loops, &signals, &mut hooks)
         }
         _ => Ok(()),
     };
@@ -425,18 +428,21 @@ pub fn run_recorded<R: Recorder>(
     shared.has_ended.store(true, Ordering::Release);
     routing.ring();
     relaying.ring();
-    let reports = join(router);
+    let reports = hooks.join(router);
     let refused = join(relay);
     closing.close();
-    let captured = capture.map_or(Ok(()), Capture::finish);
-    let status = ended?.unwrap_or(ENDED);
+    let captured = capture.map_or(Ok(()), |capture| match reports {
+        Some(_) => capture.finish(),
+        None => capture.cut(),
+    });
+    let status = ended?.filter(|_| reports.is_some()).unwrap_or(ENDED);
     lingered.map_err(ProgramError::Wait)?;
     killed.map_err(kernel("end what the program left"))?;
     captured.map_err(|error| ExecError::Captured { status, error })?;
     Ok(Outcome {
         status,
         ended: ending.why().map(str::to_owned),
-        verdict: Verdict::new(reports, settings.max_late),
+        verdict: Verdict::new(reports.unwrap_or_default(), settings.max_late),
         refused,
         replaced: originals.replaced(),
     })
@@ -462,5 +468,6 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
 /// The exit status of a wrapper that itself fails, as with `env` and `timeout`.
 pub const FAILED: u8 = 125;
 
-/// The exit status when an algorithm from a file has ended the program: EX_SOFTWARE of sysexits.h.
+/// The exit status when an algorithm from a file has ended the program, or does not return: EX_SOFTWARE
+/// of sysexits.h.
 pub const ENDED: u8 = 70;

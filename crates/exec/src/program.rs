@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::pulse::Pulse;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_loader::Ending;
+use sluice_loader::{HookWatch, report};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::process::{Change, Signals, SpawnError, Surroundings, changed_child, stop_like};
 
@@ -171,7 +171,12 @@ pub fn serve<'a>(
 fn ending_within(signals: &Signals, patience: Duration) -> io::Result<Option<Signal>> {
     let received = signals.next_within(patience)?;
     let signal = received.map(|received| received.signal);
-    Ok(signal.filter(|signal| ENDINGS.iter().any(|(ends, _)| ends == signal)))
+    Ok(signal.filter(|signal| is_ending(*signal)))
+}
+
+/// Returns whether a signal ends a process by default.
+fn is_ending(signal: Signal) -> bool {
+    ENDINGS.iter().any(|(ends, _)| *ends == signal)
 }
 
 fn signal_name(signal: Signal) -> &'static str {
@@ -213,15 +218,30 @@ fn runs_in(pid: Pid, namespace: &Namespace) -> bool {
 }
 
 /// Waits for the end of a program, and passes signals on to it. Returns the program's exit status,
-/// or `None` if `ending` has a reason to end the program, which is then still running.
+/// or `None` if an algorithm has ended the run; the program is then still running. If a hook does not
+/// return, the second signal that asks for the end since the hook was called ends the run, too.
 pub fn attend(
     program: Pid,
     signals: &Signals,
-    ending: &Ending,
+    hooks: &mut HookWatch,
 ) -> Result<Option<u8>, ProgramError> {
+    // The instants of the last two such signals.
+    let mut asked: [Option<Instant>; 2] = [None; 2];
     loop {
-        if ending.why().is_some() {
+        if hooks.ending().why().is_some() {
             return Ok(None);
+        }
+        let now = Instant::now();
+        if let Some(why) = hooks.hung(now)
+            && asked[0].is_some_and(|at| at >= hooks.since())
+        {
+            hooks.abandon(why);
+            return Ok(None);
+        }
+        if let Some(why) = hooks.news(now) {
+            report(&format!(
+                "{why}; the second Ctrl-C or SIGTERM ends the program"
+            ));
         }
         // A child may have changed before its signal was waited for.
         while let Some((child, change)) = changed_child()? {
@@ -237,6 +257,9 @@ pub fn attend(
         let Some(received) = signals.next_within(LOOK)? else {
             continue;
         };
+        if is_ending(received.signal) {
+            asked = [asked[1], Some(Instant::now())];
+        }
         // A signal to the group has reached the program as well.
         if received.signal != Signal::CHILD && !received.is_to_group {
             // This fails if the program has just ended. The next iteration handles that.
@@ -245,13 +268,15 @@ pub fn attend(
     }
 }
 
-/// Waits at most [`LINGER`], and until a signal, until the data that the program has sent has crossed
-/// the link. Without Sluice, the kernel would send it even after the program's end.
+/// Waits at most [`LINGER`], and until a signal or until a hook does not return, until the data that the
+/// program has sent has crossed the link. Without Sluice, the kernel would send it even after the
+/// program's end.
 pub fn linger(
     near: &Namespace,
     sending: &[Arc<AtomicBool>],
     loops: &[&Pulse],
     signals: &Signals,
+    hooks: &mut HookWatch,
 ) -> io::Result<()> {
     // Those that are pending were for the program as well.
     while signals.next_within(Duration::ZERO)?.is_some() {}
@@ -264,7 +289,7 @@ pub fn linger(
         sending.any(|is_sending| is_sending.load(Ordering::Acquire))
             || near.enter(sends).unwrap_or(false)
     };
-    while is_busy() && start.elapsed() < LINGER {
+    while hooks.hung(Instant::now()).is_none() && is_busy() && start.elapsed() < LINGER {
         if ending_within(signals, Duration::from_millis(5))?.is_some() {
             break;
         }

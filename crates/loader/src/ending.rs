@@ -2,10 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use sluice_core::{Cx, Packet, Span, Time};
 
+use crate::hook::{Hook, Inside};
 use crate::loaders;
 
 /// Whether an algorithm has ended a run, and why, and which algorithms were stopped in it. Clones
@@ -15,6 +18,12 @@ pub struct Ending {
     why: Arc<OnceLock<String>>,
     /// The first message of each algorithm that was stopped, by its name.
     stopped: Arc<Mutex<BTreeMap<String, String>>>,
+    /// The messages that were printed lately, with the last time.
+    said: Arc<Mutex<BTreeMap<String, Instant>>>,
+    /// The hook that the thread of the run executes.
+    inside: Arc<Mutex<Inside>>,
+    /// Whether the thread of the run was left behind.
+    is_abandoned: Arc<AtomicBool>,
     lead: Span,
 }
 
@@ -47,6 +56,28 @@ impl Ending {
     pub fn stopped(&self) -> Vec<String> {
         let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         stopped.values().cloned().collect()
+    }
+
+    /// Returns whether the run has ended because a hook does not return. The hook's thread is left behind
+    /// and ends with the process: what it would still report is missing.
+    pub fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::Acquire)
+    }
+
+    /// Ends the run because of a hook that does not return, and leaves its thread behind.
+    pub(crate) fn abandon(&self, why: String) {
+        let _ = self.why.set(why);
+        self.is_abandoned.store(true, Ordering::Release);
+        HAS_ABANDONED.store(true, Ordering::Release);
+    }
+
+    /// Returns the hook that the thread of the run executes, and a number that is another one for each
+    /// call.
+    pub(crate) fn hook(&self) -> (Option<Hook>, u64) {
+        self.inside
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .now()
     }
 
     /// Executes `work`, in which packets pass queues. An algorithm in it can end the run. The
@@ -83,6 +114,44 @@ pub fn end_run(why: &str) -> bool {
         current.is_some()
     })
 }
+
+/// Returns whether a thread of this process was left behind in a hook that does not return. Such a
+/// process ends by [`std::process::exit`]: an interpreter that waits for its threads would wait forever.
+pub fn has_abandoned() -> bool {
+    HAS_ABANDONED.load(Ordering::Acquire)
+}
+
+static HAS_ABANDONED: AtomicBool = AtomicBool::new(false);
+
+/// Notes that this thread, if it handles the packets of a run, executes `hook` from now on, or none.
+/// Returns the hook that it was in.
+pub(crate) fn enter(hook: Option<Hook>) -> Option<Hook> {
+    CURRENT.with_borrow(|current| {
+        let inside = &current.as_ref()?.inside;
+        let mut inside = inside.lock().unwrap_or_else(PoisonError::into_inner);
+        inside.enter(hook)
+    })
+}
+
+/// Prints `message` unless it was printed in the last seconds for the run whose packets this thread
+/// handles: queues with the same algorithm make the same error. A router may load the algorithm again.
+pub(crate) fn report_once(message: &str) {
+    if is_news(message, Instant::now()) {
+        crate::report(message);
+    }
+}
+
+fn is_news(message: &str, now: Instant) -> bool {
+    CURRENT.with_borrow(|current| {
+        let Some(ending) = current else { return true };
+        let mut said = ending.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|_, at| now.saturating_duration_since(*at) < REPETITION);
+        said.insert(message.to_owned(), now).is_none()
+    })
+}
+
+/// The time within which a message is a repetition.
+const REPETITION: Duration = Duration::from_secs(10);
 
 /// Adds the algorithm `name`, which was stopped with `message`, to the run whose packets this thread
 /// handles.
@@ -183,6 +252,24 @@ mod tests {
             assert_eq!([shown(7), shown(5)], ["2 ns", "0 ns"]);
             assert_eq!(shown(1), "4 ns before the run");
         });
+    }
+
+    #[test]
+    fn a_message_is_news_once_in_a_run() {
+        let ending = Ending::new();
+        let start = Instant::now();
+        let is_each = |messages: [&str; 3], ms| {
+            let now = start + Duration::from_millis(ms);
+            messages.map(|message| is_news(message, now))
+        };
+        let in_run = |messages, ms| ending.within(|| is_each(messages, ms));
+        assert_eq!(in_run(["a", "b", "a"], 0), [true, true, false]);
+        assert_eq!(in_run(["b", "c", "c"], 9_999), [false, true, false]);
+        // The last repetition of `b` was a moment ago, that of `a` is ten seconds old.
+        assert_eq!(in_run(["a", "b", "c"], 10_000), [true, false, false]);
+        assert!(Ending::new().within(|| is_news("a", start)));
+        // Without a run, each call may be about another one.
+        assert_eq!(is_each(["a", "a", "a"], 0), [true; 3]);
     }
 
     #[test]

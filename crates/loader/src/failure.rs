@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_core::event::StateValue;
 use sluice_core::param::{Kind, ParamDecl, Value, Values};
 
-use crate::ending::{end_run, note_stopped};
+use crate::ending::{end_run, note_stopped, report_once};
 
 /// The reaction to an error of an algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,7 +102,7 @@ impl Failures {
         if self.is_stopped {
             note_stopped(name, &message);
         }
-        crate::report(&message);
+        report_once(&message);
     }
 
     /// Returns whether the algorithm has been stopped.
@@ -112,6 +113,14 @@ impl Failures {
     /// Returns the number of errors.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Returns the variables that an algorithm with errors has beside its own.
+    pub fn variables(&self) -> [(&'static str, StateValue); 2] {
+        [
+            ("errors", StateValue::Count(self.count)),
+            ("stopped", StateValue::Flag(self.is_stopped)),
+        ]
     }
 }
 

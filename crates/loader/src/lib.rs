@@ -14,7 +14,9 @@
 
 mod ending;
 mod failure;
+mod hook;
 mod ranked;
+mod told;
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -30,9 +32,11 @@ use sluice_core::registry::{
 };
 use sluice_core::spelling::nearest;
 
-pub use ending::{Ending, described, end_run, moment, place};
+pub use ending::{Ending, described, end_run, has_abandoned, moment, place};
 pub use failure::{Failures, OnError, errors, stopped};
+pub use hook::{HookWatch, in_hook};
 pub use ranked::{CONSEQUENCE_FOR_RANKS, Ranked, Ranks};
+pub use told::Told;
 
 /// Loads algorithms from the files of one scheme.
 pub trait Loader: Sync {
@@ -59,6 +63,12 @@ pub trait Loader: Sync {
     /// Returns whether its algorithms open files when they are loaded, or while they run. The threads of
     /// a router that loads them keep the files of their user.
     fn opens_files(&self) -> bool {
+        false
+    }
+
+    /// Returns whether loading a file replaces this process by another program, which then executes the
+    /// whole command. Only the main thread can do so, and only before anything is opened.
+    fn replaces_process(&self) -> bool {
         false
     }
 

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt::{self, Display};
 
-use sluice_core::param::{Kind, Ratio, Value as CoreValue};
+use sluice_core::param::{Kind, Ratio, Value as CoreValue, ValueError};
 use sluice_core::registry::{Spec, SpecErrorKind};
 use sluice_core::units::{Dimension, UnitError};
 use sluice_core::{Bytes, Rate, Span};
@@ -231,20 +231,23 @@ impl Field for Ratio {
     const KIND: &'static str = "ratio";
 
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
-        let ratio = match &node.value {
+        let parsed = match &node.value {
             Value::Text(text) => match text.strip_suffix('%') {
                 Some(percent) => parse_ratio(percent.trim())
                     .map(|r| Ratio::from_billionths(r.as_billionths() / 100)),
                 None => parse_ratio(text),
             },
             Value::Integer(n) => parse_ratio(&n.to_string()),
-            // Exact to 1e-9, as ratios are, and never with an exponent.
+            // Exact to 1e-9, as ratios are.
             Value::Float(x) => parse_ratio(&format!("{x:.9}")),
-            _ => None,
+            _ => Err(ValueError::NotARatio),
         };
-        if ratio.is_none() {
+        if let Err(error) = &parsed {
             let expected = "a ratio such as 0.95 or \"95%\"";
             problems.push(match &node.value {
+                number if *error == ValueError::TooFine => {
+                    Problem::new(node.at.clone(), format!("`{number}` {error}"))
+                }
                 number if is_negative(&number.to_string()) => {
                     Problem::new(node.at.clone(), format!("`{key}` cannot be {number}"))
                         .hint(NEGATIVE)
@@ -256,7 +259,7 @@ impl Field for Ratio {
                 _ => wrong_type(key, node, expected),
             });
         }
-        ratio
+        parsed.ok()
     }
 
     fn write(&self) -> Option<Value> {
@@ -264,10 +267,10 @@ impl Field for Ratio {
     }
 }
 
-fn parse_ratio(text: &str) -> Option<Ratio> {
-    match Kind::Ratio.parse(text) {
-        Ok(CoreValue::Ratio(ratio)) => Some(ratio),
-        _ => None,
+fn parse_ratio(text: &str) -> Result<Ratio, ValueError> {
+    match Kind::Ratio.parse(text)? {
+        CoreValue::Ratio(ratio) => Ok(ratio),
+        _ => unreachable!("a value is of its kind"),
     }
 }
 

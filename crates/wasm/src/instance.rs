@@ -10,7 +10,7 @@ use sluice_core::event::{Cx, DropReason, StateValue};
 use sluice_core::registry::Started;
 use sluice_core::sched::rank::Place;
 use sluice_core::{Packet, Rng, Time};
-use sluice_loader::{Failures, OnError, described, place};
+use sluice_loader::{Failures, OnError, Told, described, place};
 
 use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
@@ -196,8 +196,9 @@ impl Shared {
     fn fail(&self, at: &str, why: &str, cx: &mut Cx<'_>) {
         let mut failures = self.0.failures.borrow_mut();
         failures.fail(&format!(": {at} {}", place(cx)), why);
-        cx.state("errors", || StateValue::Count(failures.count()));
-        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+        for (name, value) in failures.variables() {
+            cx.state(name, || value);
+        }
     }
 
     fn is_stopped(&self) -> bool {
@@ -295,6 +296,7 @@ pub(crate) struct InQueue {
     /// Whether the module has created the queue's state. If not, the first packet stops the module.
     has_state: bool,
     timer: Option<Time>,
+    told: Told,
 }
 
 impl InQueue {
@@ -305,6 +307,7 @@ impl InQueue {
             has_state: state.is_ok(),
             state: state.unwrap_or_default(),
             timer: None,
+            told: Told::default(),
             shared: shared.clone(),
         }
     }
@@ -356,13 +359,25 @@ impl InQueue {
             std::mem::swap(&mut instance.store.data_mut().rng, cx.rng);
         }
         drop(instance);
-        match outcome {
+        let result = match outcome {
             Ok(result) => Some(result),
             Err(why) => {
                 self.fail(name, packet, &why, cx);
                 None
             }
+        };
+        if cx.wants_state() {
+            self.tell(cx);
         }
+        result
+    }
+
+    /// Reports the variables that have changed since the last report.
+    #[cold]
+    fn tell(&mut self, cx: &mut Cx<'_>) {
+        let mut told = std::mem::take(&mut self.told);
+        self.state(&mut |name, value| told.tell(name, value, cx));
+        self.told = told;
     }
 
     #[cold]
@@ -373,6 +388,9 @@ impl InQueue {
             None => format!("`{name}`"),
         };
         self.shared.fail(&at, why, cx);
+        for (name, value) in self.shared.0.failures.borrow().variables() {
+            self.told.note(name, value);
+        }
     }
 
     fn verdict(
@@ -550,8 +568,9 @@ impl Aqm for InQueue {
     fn state(&self, visit: &mut dyn FnMut(&'static str, StateValue)) {
         let failures = self.shared.0.failures.borrow();
         if failures.count() > 0 {
-            visit("errors", StateValue::Count(failures.count()));
-            visit("stopped", StateValue::Flag(failures.is_stopped()));
+            for (name, value) in failures.variables() {
+                visit(name, value);
+            }
         }
         if failures.is_stopped() || !self.has_state {
             return;

@@ -3,7 +3,7 @@
 
 use sluice_core::event::StateValue;
 use sluice_core::registry::Spec;
-use sluice_core::{Cx, Discipline, DropCounter, Packet, Rng, Time};
+use sluice_core::{Cx, Discipline, DropCounter, DropReason, Event, Packet, Rng, Sink, Time};
 
 /// Returns a module with the declarations `lines` and the `body`, whose `create` returns 0 unless
 /// the body has its own.
@@ -191,6 +191,14 @@ fn what_is_wrong_with_a_module_is_named() {
         &format!("(func (export \"on_dequeue\") {HOOK} i32.const 0)"),
     );
     has(&param, "does not export `set_param`, (i32, i64) -> ()");
+    let fine = module(
+        "abi 1\\nparam g ratio 0.00000000001 0 1",
+        &format!("(func (export \"on_dequeue\") {HOOK} i32.const 0)"),
+    );
+    has(
+        &fine,
+        "`0.00000000001`: needs more than the nine decimals that are kept",
+    );
     let limit = module(
         "abi 1\\nparam limit count 1 0 2",
         &format!(
@@ -306,6 +314,61 @@ fn a_scheduler_hears_what_was_accepted_and_what_left() {
     let mut seen = Vec::new();
     queue.state(&mut |_, name, value| seen.push((name, value)));
     assert_eq!(seen, [("sum", StateValue::Count(207))]);
+}
+
+/// Notes the variables that are reported, each with its time.
+struct Reported {
+    wants_all: bool,
+    seen: Vec<(u64, &'static str, StateValue)>,
+}
+
+impl Sink for Reported {
+    fn discard(&mut self, _now: Time, _packet: Packet, _reason: DropReason) {}
+
+    fn is_listening(&self) -> bool {
+        true
+    }
+
+    fn on_event(&mut self, now: Time, event: &Event<'_>) {
+        if let Event::State { name, value, .. } = event {
+            self.seen.push((now.as_ns(), *name, *value));
+        }
+    }
+
+    fn wants_state(&self) -> bool {
+        self.wants_all
+    }
+}
+
+#[test]
+fn changes_of_variables_are_reported_to_a_host_that_wants_them() {
+    // `n` counts the packets, `five` is constant.
+    let body = format!(
+        "(global $n (mut i64) (i64.const 0))
+         (func (export \"on_enqueue\") {HOOK}
+            (global.set $n (i64.add (global.get $n) (i64.const 1))) i32.const 0)
+         (func (export \"variable\") (param i32 i32) (result i64)
+            (select (global.get $n) (i64.const 5) (i32.eqz (local.get 1))))"
+    );
+    let bytes = module("abi 1\\nvar n count\\nvar five count", &body);
+    let reported = |wants_all| {
+        let mut queue = load(&bytes).unwrap().build().unwrap();
+        let (mut rng, seen) = (Rng::from_seed(1), Vec::new());
+        let mut sink = Reported { wants_all, seen };
+        for (slot, ns) in [(0, 5), (1, 6)] {
+            let mut cx = Cx::new(Time::from_ns(ns), &mut rng, &mut sink);
+            queue.enqueue(Packet::new(slot, 100), &mut cx);
+        }
+        sink.seen
+    };
+    let count = StateValue::Count;
+    let all = [
+        (5_u64, "n", count(1)),
+        (5, "five", count(5)),
+        (6, "n", count(2)),
+    ];
+    assert_eq!(reported(true), all);
+    assert!(reported(false).is_empty());
 }
 
 #[test]

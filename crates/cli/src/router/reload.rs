@@ -1,13 +1,16 @@
 //! Reloads the configuration while the router runs.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use sluice_ipfw::Settings;
+use sluice_loader::loaders;
 use sluice_router::control::Refused;
-use sluice_router::process::{ReloadError, Reloader};
+use sluice_router::process::{self, ReloadError, Reloader};
 
 use super::screen::Screen;
 use super::{service, warnings};
@@ -71,6 +74,21 @@ pub(super) fn find_modules_beside(config: &Path) {
     // Without a folder in its name, the configuration is in that of the process.
     if let Some(folder) = folder.and_then(|folder| std::path::absolute(folder).ok()) {
         sluice_loader::relative_to(folder);
+    }
+}
+
+/// Lets the program that has the algorithms of a configuration, if it is another one, execute the command
+/// in place of this process. Call it on the main thread, before anything is opened: the router reads its
+/// configuration on another thread. A file that is a pipe can be read only once, and is left to the router.
+pub(super) fn resolve_algorithms(config: &Path, engine: &Settings) {
+    let is_elsewhere = loaders().iter().filter(|loader| loader.replaces_process());
+    let schemes: Vec<String> = is_elsewhere
+        .map(|loader| format!("{}:", loader.scheme()))
+        .collect();
+    let names_one = |text: String| schemes.iter().any(|scheme| text.contains(scheme));
+    if !schemes.is_empty() && config.is_file() && fs::read_to_string(config).is_ok_and(names_one) {
+        // The router itself reports what is wrong.
+        let _ = process::check(config, engine);
     }
 }
 

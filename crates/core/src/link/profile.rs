@@ -23,8 +23,8 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::iter::repeat;
 
-use crate::param::{Kind, Value};
 use crate::rng::Rng;
 use crate::units::{Rate, Span};
 
@@ -305,12 +305,21 @@ fn sample(points: &[Point], i: u64, n: u64) -> u64 {
     (billionths / i128::from(ONE)) as u64
 }
 
-/// Parses a non-negative decimal number, in billionths.
+/// Parses a non-negative decimal number, in billionths. Further digits are cut: points that were computed
+/// have many.
 fn decimal(text: &str) -> Option<u64> {
-    match Kind::Ratio.parse(text) {
-        Ok(Value::Ratio(ratio)) => Some(ratio.as_billionths()),
-        _ => None,
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_number = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) {
+        return None;
     }
+    let whole: u64 = match whole {
+        "" => 0,
+        whole => whole.parse().ok()?,
+    };
+    let digits = fraction.bytes().chain(repeat(b'0')).take(9);
+    let billionths = digits.fold(0, |sum, digit| 10 * sum + u64::from(digit - b'0'));
+    whole.checked_mul(ONE)?.checked_add(billionths)
 }
 
 /// Parses dummynet's bandwidth: a number (decimal, 0x.., 0..), K, M or G for powers of 1000, and a

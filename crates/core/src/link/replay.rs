@@ -38,6 +38,12 @@ pub trait Outlet {
     fn state(&mut self, now: Time, queue: u32, name: &'static str, value: StateValue) {
         let _ = (now, queue, name, value);
     }
+
+    /// Returns whether [`Outlet::state`] does anything. An algorithm from a file reports its variables only
+    /// then.
+    fn wants_state(&self) -> bool {
+        false
+    }
 }
 
 /// The reason why a replay cannot continue.
@@ -252,5 +258,9 @@ impl Sink for Witness<'_> {
             Event::State { queue, name, value } => self.outlet.state(now, *queue, name, *value),
             Event::Enqueue { .. } | Event::Mark { .. } => {}
         }
+    }
+
+    fn wants_state(&self) -> bool {
+        self.outlet.wants_state()
     }
 }

@@ -212,19 +212,23 @@ pub(super) fn value(p: &mut Parser<'_>, decl: &'static ParamDecl, text: At<&str>
     let value = match decl.kind {
         Kind::Span if text.value != "unlimited" => Value::Span(quantity::time(text)?),
         Kind::Rate => Value::Rate(quantity::rate(p, text)?),
-        Kind::Ratio => Value::Ratio(quantity::decimal(text)?),
         Kind::Count if text.value != "unlimited" => {
             let count = whole_integer(text.value).and_then(|n| u64::try_from(n).ok());
             Value::Count(count.ok_or_else(|| invalid(text, "a whole number", "decimal or 0x..."))?)
         }
-        kind => kind.parse(text.value).map_err(|error| {
-            let error = ParamError::Value {
-                name: decl.name,
-                text: text.value.to_string(),
-                error,
-            };
-            CommandError::new(error, text.at)
-        })?,
+        kind => {
+            if kind == Kind::Ratio {
+                quantity::decimal(text)?;
+            }
+            kind.parse(text.value).map_err(|error| {
+                let error = ParamError::Value {
+                    name: decl.name,
+                    text: text.value.to_string(),
+                    error,
+                };
+                CommandError::new(error, text.at)
+            })?
+        }
     };
     Ok(match (decl.check(value), decl.range) {
         (Err(_), Some((low, high))) => {

@@ -4,13 +4,13 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::{Span, Stop, Time};
 use sluice_load::program::Service;
 use sluice_load::{Identity, TrafficError, tcp};
-use sluice_loader::Ending;
+use sluice_loader::{Ending, HookWatch};
 use sluice_net::Clock;
 use sluice_net::cores::{CoreError, Stay};
 use sluice_net::namespace::{NamespaceError, Privilege};
@@ -448,6 +448,7 @@ impl<'a> Path<'a> {
 struct Router {
     stop: Stop,
     ending: Ending,
+    hooks: HookWatch,
     thread: JoinHandle<RouterReport>,
     observations: ObservationReceiver,
     /// The identities, indexed by flow number.
@@ -488,6 +489,7 @@ impl Router {
         }
         Ok(Router {
             stop,
+            hooks: HookWatch::new(&ending, Instant::now()),
             ending,
             thread,
             observations,
@@ -496,8 +498,11 @@ impl Router {
         })
     }
 
-    /// Passes on the observations of the router for `time`.
+    /// Passes on the observations of the router for `time`. Reports a hook that does not return.
     fn listen(&mut self, listener: &mut dyn Listener, time: Duration) {
+        if let Some(why) = self.hooks.news(Instant::now()) {
+            sluice_loader::report(&why);
+        }
         if let Ok(first) = self.observations.recv_timeout(time) {
             self.pass_on(first, listener);
             while let Some(more) = self.observations.try_next() {

@@ -356,6 +356,8 @@ impl Writing {
                         self.take(more)?;
                     }
                 }
+                // The router's thread was left behind, with its end of the channel.
+                Err(RecvTimeoutError::Timeout) if self.ending.is_abandoned() => break,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }

@@ -246,6 +246,10 @@ impl Outlet for Writer {
             self.note(written);
         }
     }
+
+    fn wants_state(&self) -> bool {
+        self.recorder.is_some() || self.state.is_some()
+    }
 }
 
 impl StateOut {

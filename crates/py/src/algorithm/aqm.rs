@@ -3,14 +3,14 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance};
+use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance, Method, instant_of, shown};
 use super::views::Views;
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::{Outside, Started};
 use sluice_core::{Cx, DropReason, Packet, Time};
-use sluice_loader::described;
+use sluice_loader::{described, in_hook};
 
 /// A class that is an AQM.
 pub(super) struct AqmClass(pub Class);
@@ -26,26 +26,25 @@ struct Instances(Factory);
 impl Started for Instances {
     fn aqm(&self) -> Box<dyn Aqm> {
         let made = self.0.begin(CONSEQUENCE, |py, of| {
-            let hooks = Hooks::new(py, of)?;
+            let hooks = Hooks::new(py, of, self.0.name)?;
             let timer = hooks.timer(py)?;
-            Ok((hooks, timer))
+            Ok(timer.map(|timer| (hooks, timer)))
         });
-        match made {
-            Ok(((hooks, timer), account)) => Box::new(InQueue {
+        let made = made.and_then(|(made, account)| Ok((made?, account)));
+        Box::new(match made {
+            Ok(((hooks, timer), account)) => InQueue {
                 hooks: Some(hooks),
+                unreported: None,
                 account,
                 timer,
-            }),
-            Err(why) => {
-                let mut account = self.0.account(CONSEQUENCE, None);
-                account.fail_at_start(&why);
-                Box::new(InQueue {
-                    hooks: None,
-                    account,
-                    timer: None,
-                })
-            }
-        }
+            },
+            Err(why) => InQueue {
+                hooks: None,
+                unreported: Some(why),
+                account: self.0.account(CONSEQUENCE, None),
+                timer: None,
+            },
+        })
     }
 }
 
@@ -54,21 +53,24 @@ const CONSEQUENCE: &str = "its queue passes every packet from now on";
 
 /// The methods of an instance, and the objects that they receive.
 struct Hooks {
-    on_enqueue: Option<Py<PyAny>>,
-    on_dequeue: Option<Py<PyAny>>,
-    on_refused: Option<Py<PyAny>>,
-    on_empty: Option<Py<PyAny>>,
-    on_overflow: Option<Py<PyAny>>,
-    on_activate: Option<Py<PyAny>>,
-    on_deactivate: Option<Py<PyAny>>,
-    next_timer: Option<Py<PyAny>>,
-    on_timer: Option<Py<PyAny>>,
+    /// The name of the class.
+    of: &'static str,
+    on_enqueue: Option<Method>,
+    on_dequeue: Option<Method>,
+    on_refused: Option<Method>,
+    on_empty: Option<Method>,
+    on_overflow: Option<Method>,
+    on_activate: Option<Method>,
+    on_deactivate: Option<Method>,
+    next_timer: Option<Method>,
+    on_timer: Option<Method>,
     views: Views,
 }
 
 impl Hooks {
-    fn new(py: Python<'_>, of: &Instance) -> PyResult<Hooks> {
+    fn new(py: Python<'_>, of: &Instance, name: &'static str) -> PyResult<Hooks> {
         Ok(Hooks {
+            of: name,
             on_enqueue: of.own(py, "on_enqueue")?,
             on_dequeue: of.own(py, "on_dequeue")?,
             on_refused: of.own(py, "on_refused")?,
@@ -83,34 +85,30 @@ impl Hooks {
     }
 
     /// Calls the method that returns the next timer.
-    fn timer(&self, py: Python<'_>) -> PyResult<Option<Time>> {
+    fn timer(&self, py: Python<'_>) -> PyResult<Result<Option<Time>, String>> {
         let Some(next) = &self.next_timer else {
-            return Ok(None);
+            return Ok(Ok(None));
         };
-        let at: Option<u64> = next.call0(py)?.extract(py)?;
-        Ok(at.map(Time::from_ns))
+        let returned = in_hook(self.of, next.name, || next.function.call0(py))?;
+        Ok(instant_of(next.name, returned.bind(py)))
     }
 }
 
 /// The values that a hook about a packet may return.
 const VERDICTS: &str = "sluice.PASS, sluice.MARK and sluice.DROP";
 
-/// Formats an object for a message.
-fn shown(object: &Bound<'_, PyAny>) -> String {
-    object
-        .repr()
-        .map_or_else(|_| "an object".to_owned(), |text| text.to_string())
-}
-
 /// Calls a hook whose only argument is the context.
-fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>) -> PyResult<()> {
-    hook.call1(py, (&hooks.views.context,)).map(drop)
+fn with_context(py: Python<'_>, hooks: &Hooks, hook: &Method) -> PyResult<()> {
+    let arguments = (&hooks.views.context,);
+    hook.function.call1(py, arguments).map(drop)
 }
 
 /// The AQM of one queue.
 struct InQueue {
     /// `None` if no instance could be created.
     hooks: Option<Hooks>,
+    /// Why no instance could be created, until the first packet.
+    unreported: Option<String>,
     account: Account,
     timer: Option<Time>,
 }
@@ -120,14 +118,18 @@ impl InQueue {
     fn call<R>(
         &mut self,
         cx: &mut Cx<'_>,
-        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
-        call: impl FnOnce(Python<'_>, &Hooks, &Py<PyAny>) -> PyResult<R>,
+        hook: impl FnOnce(&Hooks) -> Option<&Method>,
+        call: impl FnOnce(Python<'_>, &Hooks, &Method) -> PyResult<R>,
     ) -> Option<R> {
+        if let Some(why) = self.unreported.take() {
+            self.account.fail_at_start(&why, cx);
+        }
         let hooks = self.hooks.as_ref()?;
         let hook = hook(hooks)?;
-        let called = self.account.call(cx, &hooks.views.context, |py| {
+        let context = &hooks.views.context;
+        let called = self.account.call(cx, hook.name, context, |py| {
             let result = call(py, hooks, hook)?;
-            Ok(Ok((result, hooks.timer(py)?)))
+            Ok(hooks.timer(py)?.map(|timer| (result, timer)))
         });
         self.timer = called.as_ref().and_then(|(_, timer)| *timer);
         called.map(|(result, _)| result)
@@ -139,19 +141,22 @@ impl InQueue {
         self.account.fail(why, cx);
     }
 
+    /// Asks the hook `name`, which `hook` finds, for a verdict.
     fn verdict(
         &mut self,
+        name: &str,
         packet: &Packet,
         queue: &QueueView,
         cx: &mut Cx<'_>,
-        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
+        hook: impl FnOnce(&Hooks) -> Option<&Method>,
     ) -> Verdict {
         let now = cx.now;
         let returned = self.call(cx, hook, |py, hooks, hook| {
             let views = &hooks.views;
             views.fill_packet(py, packet, now);
             views.fill_queue(py, queue);
-            let verdict = hook.call1(py, (&views.packet, &views.queue, &views.context))?;
+            let arguments = (&views.packet, &views.queue, &views.context);
+            let verdict = hook.function.call1(py, arguments)?;
             let verdict = verdict.bind(py);
             // True and False are numbers, too.
             if verdict.is_instance_of::<PyBool>() {
@@ -173,19 +178,23 @@ impl InQueue {
             Some(Ok(other)) => format!("{other}, which is none of {VERDICTS}"),
             Some(Err(other)) => format!("{other}, which is none of {VERDICTS}"),
         };
-        let refused = format!("for {}, it returned {what}", described(packet, cx));
-        self.fail(&refused, cx);
+        let why = format!("in `{name}`, for {}, it returned {what}", described(packet, cx));
+        self.fail(&why, cx);
         Verdict::Pass
     }
 }
 
 impl Aqm for InQueue {
     fn on_enqueue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.verdict(packet, queue, cx, |hooks| hooks.on_enqueue.as_ref())
+        self.verdict("on_enqueue", packet, queue, cx, |hooks| {
+            hooks.on_enqueue.as_ref()
+        })
     }
 
     fn on_dequeue(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) -> Verdict {
-        self.verdict(packet, queue, cx, |hooks| hooks.on_dequeue.as_ref())
+        self.verdict("on_dequeue", packet, queue, cx, |hooks| {
+            hooks.on_dequeue.as_ref()
+        })
     }
 
     fn on_refused(&mut self, packet: &Packet, queue: &QueueView, cx: &mut Cx<'_>) {
@@ -198,7 +207,7 @@ impl Aqm for InQueue {
                 views.fill_packet(py, packet, now);
                 views.fill_queue(py, queue);
                 let arguments = (&views.packet, &views.queue, &views.context);
-                hook.call1(py, arguments).map(drop)
+                hook.function.call1(py, arguments).map(drop)
             },
         );
     }
@@ -208,8 +217,9 @@ impl Aqm for InQueue {
     }
 
     fn on_overflow(&mut self, packets: u32, cx: &mut Cx<'_>) {
-        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>| {
-            hook.call1(py, (packets, &hooks.views.context)).map(drop)
+        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Method| {
+            let arguments = (packets, &hooks.views.context);
+            hook.function.call1(py, arguments).map(drop)
         };
         self.call(cx, |hooks| hooks.on_overflow.as_ref(), hook);
     }
@@ -228,14 +238,16 @@ impl Aqm for InQueue {
 
     fn on_timer(&mut self, queue: &QueueView, cx: &mut Cx<'_>) {
         self.timer = None;
-        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Py<PyAny>| {
+        let hook = |py: Python<'_>, hooks: &Hooks, hook: &Method| {
             hooks.views.fill_queue(py, queue);
-            let views = &hooks.views;
-            hook.call1(py, (&views.queue, &views.context)).map(drop)
+            let arguments = (&hooks.views.queue, &hooks.views.context);
+            hook.function.call1(py, arguments).map(drop)
         };
         self.call(cx, |hooks| hooks.on_timer.as_ref(), hook);
-        if self.timer.is_some_and(|at| at <= cx.now) {
-            self.fail("`next_timer` is not later than now", cx);
+        if let Some(at) = self.timer.filter(|at| *at <= cx.now) {
+            let (at, now) = (at.as_ns(), cx.now.as_ns());
+            let why = format!("`next_timer` returned {at}, which is not later than now, {now}");
+            self.fail(&why, cx);
         }
     }
 

@@ -9,15 +9,15 @@ use pyo3::types::{PyDict, PyString, PyTracebackMethods, PyType};
 
 use super::views::{Context, within};
 use crate::error;
-use sluice_core::Cx;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
-use sluice_loader::{Failures, OnError, place};
+use sluice_core::{Cx, Time};
+use sluice_loader::{Failures, OnError, Told, in_hook, place};
 
 /// A class loaded from a file.
 pub(super) struct Class {
     /// Its name in messages: `py:FILE:CLASS`.
-    pub name: String,
+    pub name: &'static str,
     pub class: Py<PyType>,
     /// The name of the class of the package that it extends.
     pub base: &'static str,
@@ -44,7 +44,7 @@ impl Class {
                     }
                 }
                 let factory = Factory {
-                    name: self.name.clone(),
+                    name: self.name,
                     class: self.class.clone_ref(py),
                     base: self.base,
                     values: set.unbind(),
@@ -64,7 +64,8 @@ pub(super) const INSTANCE_BYTES: usize = 4 << 10;
 
 /// Creates instances with the values of a queue.
 pub(super) struct Factory {
-    name: String,
+    /// The name of the class.
+    pub name: &'static str,
     class: Py<PyType>,
     base: &'static str,
     values: Py<PyDict>,
@@ -108,22 +109,26 @@ impl Factory {
         consequence: &'static str,
         hooks: impl FnOnce(Python<'_>, &Instance) -> PyResult<H>,
     ) -> Result<(H, Account), String> {
-        Python::attach(|py| {
-            let made = || -> PyResult<_> {
-                let instance = self.instance(py)?;
-                Ok((hooks(py, &instance)?, instance.own(py, "state")?))
-            };
-            let (hooks, state) = made().map_err(|error| in_full(py, &error))?;
-            Ok((hooks, self.account(consequence, state)))
-        })
+        let made = |py: Python<'_>| -> PyResult<_> {
+            let instance = self.instance(py)?;
+            Ok((hooks(py, &instance)?, instance.own(py, "state")?))
+        };
+        let made = in_hook(self.name, "__init__", || {
+            Python::attach(|py| made(py).map_err(|error| in_full(py, &error)))
+        });
+        let (hooks, state) = made?;
+        Ok((hooks, self.account(consequence, state)))
     }
 
     /// Returns the account of an instance. `state` is its method of that name, if it has one.
-    pub fn account(&self, consequence: &'static str, state: Option<Py<PyAny>>) -> Account {
+    pub fn account(&self, consequence: &'static str, state: Option<Method>) -> Account {
+        let failures = Failures::new(self.name.to_owned(), consequence, self.on_error);
         Account {
-            failures: RefCell::new(Failures::new(self.name.clone(), consequence, self.on_error)),
+            name: self.name,
+            failures: RefCell::new(failures),
             state,
             names: RefCell::default(),
+            told: Told::default(),
         }
     }
 }
@@ -135,64 +140,97 @@ pub(super) struct Instance {
     instance: Py<PyAny>,
 }
 
+/// A method of an instance.
+pub(super) struct Method {
+    pub name: &'static str,
+    pub function: Py<PyAny>,
+}
+
 impl Instance {
     /// Returns a method unless it is that of the package's own class, which need not be called.
-    pub fn own(&self, py: Python<'_>, name: &str) -> PyResult<Option<Py<PyAny>>> {
+    pub fn own(&self, py: Python<'_>, name: &'static str) -> PyResult<Option<Method>> {
         let of_base = self.base.bind(py).getattr(name)?;
-        let is_own = !self.class.bind(py).getattr(name)?.is(&of_base);
-        is_own
-            .then(|| self.instance.bind(py).getattr(name).map(Bound::unbind))
-            .transpose()
+        if self.class.bind(py).getattr(name)?.is(&of_base) {
+            return Ok(None);
+        }
+        let function = self.instance.bind(py).getattr(name)?.unbind();
+        Ok(Some(Method { name, function }))
     }
 }
 
 /// The errors of the instance of a queue, and the variables that it reports.
 pub(super) struct Account {
+    /// The name of the class.
+    pub name: &'static str,
     failures: RefCell<Failures>,
     /// The method `state`, if the class defines it.
-    state: Option<Py<PyAny>>,
+    state: Option<Method>,
     /// Names of the variables that were returned.
     names: RefCell<Vec<&'static str>>,
+    told: Told,
 }
 
 impl Account {
-    /// Calls the instance, unless it is stopped, while `context` has the time and the randomness of
-    /// `cx`. Returns `None` if the call raises an exception or returns a wrong value.
+    /// Calls the method `hook` by `call`, unless the instance is stopped, while `context` has the time and
+    /// the randomness of `cx`. Returns `None` if the call raises an exception or returns a wrong value.
     pub fn call<R>(
         &mut self,
         cx: &mut Cx<'_>,
+        hook: &'static str,
         context: &Py<Context>,
         call: impl FnOnce(Python<'_>) -> PyResult<Result<R, String>>,
     ) -> Option<R> {
         if self.is_stopped() {
             return None;
         }
-        let outcome = Python::attach(|py| {
-            within(context.bind(py), cx, || call(py)).map_err(|error| why(py, &error))
+        let outcome = in_hook(self.name, hook, || {
+            Python::attach(|py| {
+                within(context.bind(py), cx, || call(py)).map_err(|error| why(py, &error))
+            })
         });
-        match outcome {
-            Ok(Ok(result)) => return Some(result),
-            Ok(Err(why)) | Err(Some(why)) => self.fail(&why, cx),
-            Err(None) => {}
+        let result = match outcome {
+            Ok(Ok(result)) => Some(result),
+            Ok(Err(why)) | Err(Some(why)) => {
+                self.fail(&why, cx);
+                None
+            }
+            Err(None) => None,
+        };
+        if cx.wants_state() {
+            self.tell(cx);
         }
-        None
+        result
+    }
+
+    /// Reports the variables that have changed since the last report.
+    #[cold]
+    fn tell(&mut self, cx: &mut Cx<'_>) {
+        let mut told = std::mem::take(&mut self.told);
+        self.visit(&mut |name, value| told.tell(name, value, cx));
+        self.told = told;
     }
 
     /// Counts an error, which may stop the instance.
     #[cold]
     pub fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
-        let failures = self.failures.get_mut();
-        failures.fail(&format!(" {}", place(cx)), why);
-        cx.state("errors", || StateValue::Count(failures.count()));
-        cx.state("stopped", || StateValue::Flag(failures.is_stopped()));
+        let at = format!(" {}", place(cx));
+        self.fail_at(&at, why, cx);
     }
 
-    /// Counts an error during the creation of the instance.
+    /// Counts an error during the creation of the instance, when its first packet arrives. Instances
+    /// without packets, which are created to check a class, report nothing.
     #[cold]
-    pub fn fail_at_start(&mut self, why: &str) {
-        self.failures
-            .get_mut()
-            .fail(" before its first packet", why);
+    pub fn fail_at_start(&mut self, why: &str, cx: &mut Cx<'_>) {
+        self.fail_at(" before its first packet", why, cx);
+    }
+
+    fn fail_at(&mut self, at: &str, why: &str, cx: &mut Cx<'_>) {
+        let failures = self.failures.get_mut();
+        failures.fail(at, why);
+        for (name, value) in failures.variables() {
+            self.told.note(name, value);
+            cx.state(name, || value);
+        }
     }
 
     /// Returns whether the instance is no longer called.
@@ -205,7 +243,13 @@ impl Account {
         if let Some(hook) = &self.state
             && !self.is_stopped()
         {
-            match Python::attach(|py| read(py, hook).map_err(|error| why(py, &error))) {
+            let read = || {
+                Python::attach(|py| match read(py, hook) {
+                    Ok(variables) => variables.map_err(Some),
+                    Err(error) => Err(why(py, &error)),
+                })
+            };
+            match in_hook(self.name, hook.name, read) {
                 Ok(variables) => {
                     for (name, value) in variables {
                         visit(self.lasting(name), StateValue::Ratio(value));
@@ -217,8 +261,9 @@ impl Account {
         }
         let failures = self.failures.borrow();
         if failures.count() > 0 {
-            visit("errors", StateValue::Count(failures.count()));
-            visit("stopped", StateValue::Flag(failures.is_stopped()));
+            for (name, value) in failures.variables() {
+                visit(name, value);
+            }
         }
     }
 
@@ -235,13 +280,52 @@ impl Account {
     }
 }
 
-fn read(py: Python<'_>, hook: &Py<PyAny>) -> PyResult<Vec<(String, f64)>> {
-    let returned = hook.call0(py)?;
-    let variables: Bound<'_, PyDict> = returned.bind(py).cast::<PyDict>()?.clone();
-    variables
-        .iter()
-        .map(|(name, value)| Ok((name.extract()?, value.extract()?)))
-        .collect()
+/// Variables with their names, or why an object is none.
+type Variables = Result<Vec<(String, f64)>, String>;
+
+fn read(py: Python<'_>, hook: &Method) -> PyResult<Variables> {
+    let returned = hook.function.call0(py)?;
+    Ok(variables_of(returned.bind(py)))
+}
+
+fn variables_of(returned: &Bound<'_, PyAny>) -> Variables {
+    let Ok(variables) = returned.cast::<PyDict>() else {
+        let what = shown(returned);
+        return Err(format!("it returned {what}, which is no dictionary"));
+    };
+    let mut read = Vec::new();
+    for (name, value) in variables {
+        let Ok(text) = name.extract::<String>() else {
+            let what = shown(&name);
+            return Err(format!("it returned the name {what}, which is no string"));
+        };
+        let Ok(number) = value.extract::<f64>() else {
+            let what = shown(&value);
+            return Err(format!(
+                "it returned {what} for `{text}`, which is no number"
+            ));
+        };
+        read.push((text, number));
+    }
+    Ok(read)
+}
+
+/// Reads the instant that the method `hook` returned.
+pub(super) fn instant_of(hook: &str, returned: &Bound<'_, PyAny>) -> Result<Option<Time>, String> {
+    match returned.extract::<Option<u64>>() {
+        Ok(at) => Ok(at.map(Time::from_ns)),
+        Err(_) => Err(format!(
+            "`{hook}` returned {}, which is neither None nor an int of nanoseconds from 0 to 2^64 - 1",
+            shown(returned)
+        )),
+    }
+}
+
+/// Formats an object for a message.
+pub(super) fn shown(object: &Bound<'_, PyAny>) -> String {
+    object
+        .repr()
+        .map_or_else(|_| "an object".to_owned(), |text| text.to_string())
 }
 
 /// Returns the reason why a hook failed, or `None` for Ctrl-C, which is handled outside the hook.

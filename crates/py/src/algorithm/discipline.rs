@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class, INSTANCE_BYTES};
+use super::class::{Account, Class, INSTANCE_BYTES, Method, instant_of};
 use super::views::{Context, PacketFields};
 use crate::error;
 use sluice_core::event::{Backlog, StateValue};
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::OutsideDiscipline;
 use sluice_core::{Cx, Discipline, DropReason, Packet, Time, Wake};
-use sluice_loader::{described, limit_of, moment};
+use sluice_loader::{described, in_hook, limit_of, moment};
 
 /// A class that is a discipline.
 pub(super) struct DisciplineClass(pub Class);
@@ -173,9 +173,9 @@ const REASONS: [DropReason; 4] = [
 ];
 
 struct Hooks {
-    enqueue: Py<PyAny>,
-    dequeue: Py<PyAny>,
-    next_wake: Option<Py<PyAny>>,
+    enqueue: Method,
+    dequeue: Method,
+    next_wake: Option<Method>,
     context: Py<QueueContext>,
     /// The same object.
     base: Py<Context>,
@@ -202,25 +202,33 @@ struct Held {
 type Returned = Result<Option<Reference>, String>;
 
 impl Held {
-    /// Calls the instance and executes its orders. Returns the packet that the instance returned.
-    /// An error stops the instance.
+    /// Calls a method of the instance by `call`, and executes the orders of the instance. Returns the
+    /// packet that the instance returned. An error stops the instance.
     fn call(
         &mut self,
         cx: &mut Cx<'_>,
-        call: impl FnOnce(Python<'_>, &Hooks) -> PyResult<Returned>,
+        hook: impl FnOnce(&Hooks) -> &Method,
+        call: impl FnOnce(Python<'_>, &Hooks, &Method) -> PyResult<Returned>,
     ) -> Option<Reference> {
-        let hooks = &self.hooks;
-        let (returned, orders, wake) = self.account.call(cx, &hooks.base, |py| {
-            let returned = call(py, hooks);
+        let (hooks, name) = (&self.hooks, self.account.name);
+        let hook = hook(hooks);
+        let (returned, orders, wake) = self.account.call(cx, hook.name, &hooks.base, |py| {
+            let returned = call(py, hooks, hook);
             let orders = std::mem::take(&mut hooks.context.borrow_mut(py).orders);
             let returned = returned?;
             let wake = match &hooks.next_wake {
-                Some(next) => next.call0(py)?.extract::<Option<u64>>(py)?,
+                Some(next) => {
+                    let asked = in_hook(name, next.name, || next.function.call0(py))?;
+                    match instant_of(next.name, asked.bind(py)) {
+                        Ok(wake) => wake,
+                        Err(why) => return Ok(Err(why)),
+                    }
+                }
                 None => None,
             };
             Ok(Ok((returned, orders, wake)))
         })?;
-        self.wake = wake.map(Time::from_ns);
+        self.wake = wake;
         let mut orders = orders.into_iter();
         let carried_out = orders.try_for_each(|order| self.carry_out(order, cx));
         match carried_out.and(returned) {
@@ -298,12 +306,12 @@ impl Discipline for Held {
         self.backlog.add(&packet);
         self.packets.insert(number, packet);
         if let Some(object) = object {
-            self.call(cx, |py, hooks| {
-                hooks
-                    .enqueue
-                    .call1(py, (Py::new(py, object)?, &hooks.context))?;
+            let enqueue = |py: Python<'_>, hooks: &Hooks, hook: &Method| -> PyResult<Returned> {
+                let arguments = (Py::new(py, object)?, &hooks.context);
+                hook.function.call1(py, arguments)?;
                 Ok(Ok(None))
-            });
+            };
+            self.call(cx, |hooks| &hooks.enqueue, enqueue);
             self.check_collected(cx);
         }
         if let Some(packet) = self.packets.get(&number) {
@@ -322,11 +330,11 @@ impl Discipline for Held {
             }
             let held = self.packets.len();
             let queue = Arc::clone(&self.collected);
-            let returned = self.call(cx, |py, hooks| {
-                let returned = hooks.dequeue.call1(py, (&hooks.context,))?;
+            let dequeue = |py: Python<'_>, hooks: &Hooks, hook: &Method| -> PyResult<Returned> {
+                let returned = hook.function.call1(py, (&hooks.context,))?;
                 Ok(packet_of(returned.bind(py), &queue))
-            });
-            match returned {
+            };
+            match self.call(cx, |hooks| &hooks.dequeue, dequeue) {
                 Some(of) if self.pulled.remove(&of.number) => {}
                 Some(of) => match self.take(of.number) {
                     Some(packet) => {

@@ -138,6 +138,7 @@ fn load(py: Python<'_>, source: &Source<'_>) -> PyResult<Result<Loaded, String>>
     let (class, base, doc, parameters): (Py<PyType>, String, String, Vec<Parameter>) =
         loaded.extract()?;
     Ok(declare(&parameters).map(|params| {
+        let name: &'static str = name.leak();
         let names = params.iter().map(|decl| decl.name).collect();
         let class = |base| Class {
             name,

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class, INSTANCE_BYTES};
+use super::class::{Account, Class, INSTANCE_BYTES, Method};
 use super::views::Views;
 use sluice_core::event::{Backlog, StateValue};
 use sluice_core::param::{ParamError, Values};
@@ -34,9 +34,9 @@ impl OutsideDiscipline for RankClass {
 }
 
 struct Hooks {
-    rank: Py<PyAny>,
-    on_enqueue: Option<Py<PyAny>>,
-    on_dequeue: Option<Py<PyAny>>,
+    rank: Method,
+    on_enqueue: Option<Method>,
+    on_dequeue: Option<Method>,
     views: Views,
 }
 
@@ -50,7 +50,7 @@ impl InQueue {
     /// Calls a hook, if the class has it, with a packet and its rank.
     fn note(
         &mut self,
-        hook: impl FnOnce(&Hooks) -> Option<&Py<PyAny>>,
+        hook: impl FnOnce(&Hooks) -> Option<&Method>,
         packet: &Packet,
         rank: u64,
         cx: &mut Cx<'_>,
@@ -60,9 +60,10 @@ impl InQueue {
             return;
         };
         let now = cx.now;
-        self.account.call(cx, &views.context, |py| {
+        self.account.call(cx, hook.name, &views.context, |py| {
             views.fill_packet(py, packet, now);
-            hook.call1(py, (&views.packet, rank, &views.context))?;
+            let arguments = (&views.packet, rank, &views.context);
+            hook.function.call1(py, arguments)?;
             Ok(Ok(()))
         });
     }
@@ -71,9 +72,10 @@ impl InQueue {
 impl Ranks for InQueue {
     fn place(&mut self, packet: &Packet, _queue: Backlog, cx: &mut Cx<'_>) -> Option<Place> {
         let (rank, views, now) = (&self.hooks.rank, &self.hooks.views, cx.now);
-        self.account.call(cx, &views.context, |py| {
+        self.account.call(cx, rank.name, &views.context, |py| {
             views.fill_packet(py, packet, now);
-            let returned = rank.call1(py, (&views.packet, &views.context))?;
+            let arguments = (&views.packet, &views.context);
+            let returned = rank.function.call1(py, arguments)?;
             Ok(place_of(returned.bind(py)))
         })
     }
