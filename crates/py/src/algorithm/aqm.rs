@@ -178,7 +178,10 @@ impl InQueue {
             Some(Ok(other)) => format!("{other}, which is none of {VERDICTS}"),
             Some(Err(other)) => format!("{other}, which is none of {VERDICTS}"),
         };
-        let why = format!("in `{name}`, for {}, it returned {what}", described(packet, cx));
+        let why = format!(
+            "in `{name}`, for {}, it returned {what}",
+            described(packet, cx)
+        );
         self.fail(&why, cx);
         Verdict::Pass
     }

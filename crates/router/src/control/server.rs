@@ -188,7 +188,7 @@ pub type SampleSource = Arc<dyn Fn(u64, Duration) -> Result<Box<RawValue>, Refus
 pub struct Sources {
     /// Answers watchers.
     pub samples: SampleSource,
-    /// Is called before the loop is asked for the status.
+    /// Is called before the loop gets a request for its status.
     pub before_status: Arc<dyn Fn() + Send + Sync>,
 }
 

@@ -1,6 +1,6 @@
 //! What a router depends on besides its own threads: the interfaces of its ports, and its guardian.
 //!
-//! Whoever asks for the status lets [`Health::look`] ask the kernel before. The loops only read the
+//! The code that asks for the status lets [`Health::look`] ask the kernel before. The loops only read the
 //! answer, so that they never wait for the kernel's configuration.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
