@@ -20,6 +20,7 @@ mod completion;
 mod doctor;
 mod exec;
 mod export;
+mod failures;
 mod index;
 mod ipfw;
 mod link_args;

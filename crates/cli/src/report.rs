@@ -22,8 +22,8 @@ use sluice_report::sweep;
 use sluice_report::{self as report, Axes, FigureKind, Marks, YAxis};
 use sluice_scenario::Direction;
 
+use crate::failures::say_failures;
 use crate::pictures::{Pictures, PicturesError};
-use crate::run::say_failures;
 
 /// What to draw.
 #[derive(Debug, clap::Args)]

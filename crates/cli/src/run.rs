@@ -29,6 +29,7 @@ use sluice_router::process::watch::Watcher;
 use sluice_scenario::Backend;
 
 use crate::board::Runs;
+use crate::failures::say_failures;
 use crate::number::{MOST_JOBS, whole};
 use crate::page::{self, Page};
 use crate::pictures::{Pictures, PicturesError};
@@ -521,20 +522,6 @@ fn write_indexes(args: &Args, root: &Path, is_many: bool) -> String {
         }
     }
     text
-}
-
-/// Prints each failure in full, then all of them as a list. Returns their number.
-pub(crate) fn say_failures(failures: &[Failure]) -> usize {
-    for Failure { what, error } in failures {
-        eprintln!("sluice: {what}: {error}");
-    }
-    if failures.len() > 1 {
-        eprintln!("sluice: {} failed:", failures.len());
-        for Failure { what, .. } in failures {
-            eprintln!("  {what}");
-        }
-    }
-    failures.len()
 }
 
 /// Prints which runs were reused.

@@ -65,10 +65,15 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match is_harmful(c) {
-            true => cleaned.extend(c.escape_unicode()),
-            false => cleaned.push(c),
+    for line in text.split_inclusive('\n') {
+        // A line of JSON stays one: its escapes have four digits.
+        let is_json = line.starts_with('{');
+        for c in line.chars() {
+            match is_harmful(c) {
+                true if is_json => cleaned.push_str(&format!("\\u{:04x}", u32::from(c))),
+                true => cleaned.extend(c.escape_unicode()),
+                false => cleaned.push(c),
+            }
         }
     }
     Cow::Owned(cleaned)
@@ -87,6 +92,8 @@ mod tests {
         );
         // A zero width space, and a byte order mark that is not at the start of a file.
         assert_eq!(clean("pi\u{200b}e\u{feff}"), "pi\\u{200b}e\\u{feff}");
+        let json = "{\"text\":\"caf\u{200b}e\"}\n";
+        assert_eq!(clean(json), "{\"text\":\"caf\\u200be\"}\n");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sluice_core::{Cx, Packet, Span, Time};
 
-use crate::hook::{Hook, Inside};
+use crate::inside::{Hook, Inside};
 use crate::loaders;
 
 /// Whether an algorithm has ended a run, and why, and which algorithms were stopped in it. Clones

@@ -8,32 +8,7 @@ use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use crate::ending::{Ending, enter};
-
-/// A hook of an algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Hook {
-    algorithm: &'static str,
-    name: &'static str,
-}
-
-/// The hook that the thread of a run executes.
-#[derive(Debug, Default)]
-pub(crate) struct Inside {
-    hook: Option<Hook>,
-    /// How often the thread has entered or left a hook.
-    changes: u64,
-}
-
-impl Inside {
-    pub(crate) fn enter(&mut self, hook: Option<Hook>) -> Option<Hook> {
-        self.changes += 1;
-        std::mem::replace(&mut self.hook, hook)
-    }
-
-    pub(crate) const fn now(&self) -> (Option<Hook>, u64) {
-        (self.hook, self.changes)
-    }
-}
+use crate::inside::Hook;
 
 /// Executes `call`, which calls the hook `name` of `algorithm`. A [`HookWatch`] of the run notices if it
 /// does not return.

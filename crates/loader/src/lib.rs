@@ -15,6 +15,7 @@
 mod ending;
 mod failure;
 mod hook;
+mod inside;
 mod ranked;
 mod told;
 

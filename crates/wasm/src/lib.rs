@@ -19,6 +19,7 @@ mod instance;
 mod limits;
 mod module;
 mod scheduler;
+mod selects;
 
 use sluice_loader::{Code, Loaded, Loader, Source};
 

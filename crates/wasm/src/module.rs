@@ -12,6 +12,7 @@ use crate::abi;
 use crate::declare::{self, Declared, number};
 use crate::instance::{self, Compiled, InQueue, Shared};
 use crate::scheduler::Scheduler;
+use crate::selects;
 
 /// A checked and compiled module.
 pub struct Module {
@@ -34,7 +35,8 @@ impl Module {
         }
         validate(bytes)?;
         let engine = Engine::new(&config());
-        let module = wasmi::Module::new(&engine, bytes).map_err(|error| refusal(&error))?;
+        let separated = selects::separated(bytes).map_err(|error| error.to_string())?;
+        let module = wasmi::Module::new(&engine, &separated).map_err(|error| refusal(&error))?;
         let sections = module.custom_sections();
         let mut own = sections.filter(|section| section.name() == abi::SECTION);
         let declared = match (own.next(), own.next()) {

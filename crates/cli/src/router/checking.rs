@@ -32,7 +32,8 @@ pub fn check(path: &Path, engine: &sluice_ipfw::Settings) -> Result<ExitCode, Co
 /// Prints all errors of the configuration of a router that does not start, of which `first` ended
 /// the start.
 pub fn refuse(settings: &Settings, first: &ConfigError) -> ExitCode {
-    let path = settings.config.as_deref();
+    // A pipe can be read only once.
+    let path = settings.config.as_deref().filter(|path| path.is_file());
     let checked = path.map(|path| process::check(path, &settings.engine));
     let refused = match checked {
         Some(Ok(checked)) => checked.refused,
@@ -45,7 +46,25 @@ pub fn refuse(settings: &Settings, first: &ConfigError) -> ExitCode {
     for error in &refused {
         eprintln!("sluice: {error}");
     }
-    ExitCode::from(BAD_CONFIGURATION)
+    let all = if refused.is_empty() {
+        std::slice::from_ref(first)
+    } else {
+        &refused[..]
+    };
+    let is_unreadable = |error: &ConfigError| {
+        matches!(
+            error,
+            ConfigError::Refused {
+                is_unreadable: true,
+                ..
+            }
+        )
+    };
+    match all.iter().all(is_unreadable) {
+        // A file system may be mounted later, so the service tries again.
+        true => ExitCode::FAILURE,
+        false => ExitCode::from(BAD_CONFIGURATION),
+    }
 }
 
 /// Exit status of ipfw, and of sysexits.h, for values that are wrong. The service does not try such a

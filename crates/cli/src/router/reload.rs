@@ -86,7 +86,7 @@ pub(super) fn resolve_algorithms(config: &Path, engine: &Settings) {
         .map(|loader| format!("{}:", loader.scheme()))
         .collect();
     let names_one = |text: String| schemes.iter().any(|scheme| text.contains(scheme));
-    if !schemes.is_empty() && config.is_file() && fs::read_to_string(config).is_ok_and(names_one) {
+    if !schemes.is_empty() && config.is_file() && process::text_of(config).is_ok_and(names_one) {
         // The router itself reports what is wrong.
         let _ = process::check(config, engine);
     }

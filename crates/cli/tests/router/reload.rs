@@ -152,7 +152,7 @@ fn a_reload_that_waits_for_its_file_says_so() {
     assert!(made.success());
     running.signal(Signal::HUP);
     let warning = format!(
-        "sluice: warning: {} has not been read after 5 s",
+        "sluice: warning: {}, or a file that it names, has not been read after 5 s",
         path.display()
     );
     let heard = running.hear(&warning);

@@ -278,6 +278,11 @@ impl CommandError {
     pub const fn exit_code(&self) -> u8 {
         self.kind.exit_code()
     }
+
+    /// Returns whether a file that the command names cannot be read, which may be so for some time only.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(*self.kind, ErrorKind::Unreadable { .. })
+    }
 }
 
 impl fmt::Display for CommandError {

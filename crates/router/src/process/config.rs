@@ -43,6 +43,8 @@ pub enum ConfigError {
         place: Place,
         /// The reason.
         message: String,
+        /// Whether it is a file that cannot be read: it may be there later.
+        is_unreadable: bool,
     },
 }
 
@@ -79,6 +81,7 @@ impl Config {
                 path: path.to_owned(),
                 place: Place::default(),
                 message: format!("{source}: a configuration is a text, with one command per line"),
+                is_unreadable: false,
             },
             _ => ConfigError::Unreadable {
                 path: path.to_owned(),
@@ -92,6 +95,7 @@ impl Config {
                 place: end_of(&String::from_utf8_lossy(valid)),
                 message: "this is not UTF-8: a configuration is a text, with one command per line"
                     .to_owned(),
+                is_unreadable: false,
             }
         })?;
         let folder = path.parent().unwrap_or(Path::new(""));
@@ -147,8 +151,18 @@ impl Config {
             path: self.path.clone(),
             place: Place::of(error),
             message: error.message(),
+            is_unreadable: error.is_unreadable(),
         }
     }
+}
+
+/// Reads the text of a file of commands, which may have 64 MiB.
+///
+/// # Errors
+/// It cannot be read, is longer, or is not UTF-8.
+pub fn text_of(path: &Path) -> io::Result<String> {
+    let bytes = read_bounded(path)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
 }
 
 /// Reads a file of at most [`LARGEST`] bytes, which may be a pipe.
@@ -168,8 +182,8 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 /// Returns a warning about a file that has not been read within [`SLOW`].
 pub(super) fn slow(path: &Path) -> String {
     format!(
-        "{} has not been read after {} s: is it a pipe to which nothing is written, or on a file system \
-         that does not answer?",
+        "{}, or a file that it names, has not been read after {} s: is it a pipe to which nothing is \
+         written, or on a file system that does not answer?",
         path.display(),
         SLOW.as_secs()
     )

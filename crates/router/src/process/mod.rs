@@ -20,7 +20,7 @@ mod start;
 mod status;
 pub mod watch;
 
-pub use config::{Checked, Config, ConfigError, at, check};
+pub use config::{Checked, Config, ConfigError, at, check, text_of};
 pub use edit::{EditForm, Editor};
 pub use fail_open::FailOpenError;
 pub use health::InterfaceState;
