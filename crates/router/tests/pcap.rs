@@ -361,6 +361,7 @@ fn a_router_answers_and_ends_while_its_files_wait_for_a_full_disk() {
     let router = router_to_a_full_disk(&files);
     loop {
         let status = router.status().unwrap();
+        assert_eq!(status.ports[1].sent, status.sent, "whatever waits");
         if status.sent >= 5593 && status.ports[1].write_error.is_some() {
             break;
         }
@@ -369,9 +370,28 @@ fn a_router_answers_and_ends_while_its_files_wait_for_a_full_disk() {
     for _ in 0..10 {
         let status = router.status().unwrap();
         let port = &status.ports[1];
-        assert_eq!((status.sent, port.sent, port.sent_bytes), (5593, 0, 0));
+        assert_eq!((status.sent, port.sent), (5593, 5593));
+        assert_eq!(port.sent_bytes, 5593 * 1484);
         assert!(port.lost.is_empty(), "they wait: {status}");
     }
+    let status = router.stop();
+    let port = &status.ports[1];
+    assert_eq!((port.sent, port.sent_bytes), (0, 0));
+    assert_eq!(port.lost["refused"], 5593, "{status}");
+}
+
+/// As much waits as in the test above, when the last packet has left.
+#[test]
+fn a_router_ends_with_its_files_however_much_waits_for_a_full_disk() {
+    let packets: Vec<_> = (0..5593_u32)
+        .map(|n| (i128::from(n) * 1000, udp(1484, 0)))
+        .collect();
+    let files = files(&packets);
+    let router = router_to_a_full_disk(&files);
+    while router.status().unwrap().sent < 5593 {}
+    // The loop answers between two turns, and the turn after the last packet is the last one.
+    router.status().unwrap();
+    assert!(router.has_ended());
     let status = router.stop();
     assert_eq!(status.ports[1].lost["refused"], 5593, "{status}");
 }

@@ -18,7 +18,7 @@ pub(super) struct Limits {
     is_unguarded: bool,
     /// The counts that lines have reported.
     told: BTreeMap<&'static str, u64>,
-    /// The system's answers that lines have reported, by port.
+    /// The system's answers that lines have reported, by port, of files that still refuse to be written.
     answers: BTreeMap<String, String>,
 }
 
@@ -52,8 +52,8 @@ impl Limits {
         Vec::new()
     }
 
-    /// Returns a warning for each counter that has grown since the last status, and for each file that
-    /// was refused for another reason than the last one.
+    /// Returns a warning for each counter that has grown since the last status, and for each file whose
+    /// write is refused, unless it was in the last status, too, and for the same reason.
     fn warnings(&mut self, status: &Status, now: Instant) -> Vec<Event> {
         self.next = now + EVERY;
         let mut warnings = self.write_errors(status);
@@ -76,6 +76,8 @@ impl Limits {
         let mut warnings = Vec::new();
         for port in &status.ports {
             let (name, Some(answer)) = (&port.name, &port.write_error) else {
+                // The next refusal is another one, even with the same answer.
+                self.answers.remove(&port.name);
                 continue;
             };
             let known = self.answers.insert(name.clone(), answer.clone());
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_has_one_line_for_each_answer_of_the_system() {
+    fn a_file_that_cannot_be_written_has_a_line_for_each_answer_and_each_time() {
         let mut limits = Limits::new();
         let now = Instant::now();
         let status = |answer: &str| Status {
@@ -344,6 +346,13 @@ mod tests {
         let said = limits.warnings(&status("Input/output error (os error 5)"), now);
         assert_eq!(said.len(), 1);
         assert_eq!(said[0].json["error"], "Input/output error (os error 5)");
+        let mut writable = full.clone();
+        writable.ports[1].write_error = None;
+        for _ in 0..2 {
+            assert_eq!(limits.warnings(&full, now).len(), 1);
+            assert!(limits.warnings(&full, now).is_empty(), "it is known");
+            assert!(limits.warnings(&writable, now).is_empty(), "no error");
+        }
     }
 
     #[test]

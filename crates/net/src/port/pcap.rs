@@ -16,8 +16,9 @@
 //! partial checksums are completed.
 //!
 //! The output is written by a thread of its own: a slow disk delays no packet. Next to a port on an
-//! interface, frames for which it has no room are lost and counted. Frames that wait count as sent
-//! unless the file has refused the last write ([`Playback::write_error`]).
+//! interface, frames for which it has no room are lost and counted. Frames that wait count as sent,
+//! so that this counter does not go down before the end ([`Port::release`]). Then, those that are not in
+//! the file count as lost instead.
 
 mod behind;
 mod scan;
@@ -295,14 +296,7 @@ impl Port for PcapPort {
     }
 
     fn counters(&mut self) -> Counters {
-        let mut counters = self.counters;
-        if let Some(output) = &self.output {
-            // They may never reach the file.
-            let waiting = output.writer.get_ref().refused();
-            counters.sent -= waiting.frames;
-            counters.sent_bytes -= waiting.bytes;
-        }
-        counters
+        self.counters
     }
 
     fn release(&mut self, _pool: &mut Pool) {

@@ -179,8 +179,8 @@ pub trait Playback {
     /// that keeps the time lets the time stand still meanwhile.
     fn has_room(&self) -> bool;
 
-    /// Returns the system's answer to the last write that the port's file refused, which is tried again;
-    /// `None` if it has refused none, or there is no file to write.
+    /// Returns the system's answer to the last write, if the port's file refused it; it is tried again, or
+    /// given up at the end. `None` as soon as the file accepts a write, or if there is no file to write.
     fn write_error(&self) -> Option<String>;
 }
 

@@ -302,7 +302,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         self.ports[port].counters()
     }
 
-    /// Returns the system's answer to the last write that the file of a port refused
+    /// Returns the system's answer to the last write, if the file of a port refused it
     /// ([`Playback::write_error`](sluice_net::port::registry::Playback::write_error)).
     pub fn write_error(&mut self, port: PortNumber) -> Option<String> {
         self.ports[port].playback()?.write_error()

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sluice_net::port::Loss;
 
 use super::InterfaceState;
 use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Work};
@@ -120,7 +121,8 @@ pub struct PortStatus {
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
-    /// The system's answer to the last write that the port's file refused.
+    /// The system's answer to the last write, if the port's file refused it; `None` as soon as the file
+    /// accepts a write.
     #[serde(default)]
     pub write_error: Option<String>,
 }
@@ -286,7 +288,9 @@ impl fmt::Display for Status {
                 .map(|(cause, count)| format!("{cause} {count}"))
                 .collect();
             writeln!(f, "lost at {}: {}", port.name, causes.join(", "))?;
-            if let Some(error) = &port.write_error {
+            // Frames that were lost for other reasons are not missing because of the error.
+            let is_cut = port.lost.get(Loss::Refused.name()).is_some_and(|n| *n > 0);
+            if let Some(error) = port.write_error.as_ref().filter(|_| is_cut) {
                 writeln!(f, "the file of {} is not complete: {error}", port.name)?;
             }
         }
@@ -399,6 +403,10 @@ mod tests {
                     write_error: Some("No space left on device".into()),
                     ..port("pcap::out.pcap", &[("refused", 7)])
                 },
+                PortStatus {
+                    write_error: Some("No space left on device".into()),
+                    ..port("pcap::waits.pcap", &[("too_long", 1)])
+                },
             ],
             ..Status::default()
         };
@@ -412,7 +420,8 @@ mod tests {
             [
                 "lost at eth1: down 2, too_long 3",
                 "lost at pcap::out.pcap: refused 7",
-                "the file of pcap::out.pcap is not complete: No space left on device"
+                "the file of pcap::out.pcap is not complete: No space left on device",
+                "lost at pcap::waits.pcap: too_long 1"
             ]
         );
     }

@@ -68,7 +68,7 @@ struct Shared {
     accepted: AtomicU64,
     /// Whether the file refused the last write.
     is_refused: AtomicBool,
-    /// The system's answer to the last write that was refused.
+    /// The system's answer to the last write that was refused, whatever followed it.
     refusal: Mutex<Option<String>>,
     /// Whether the thread gives up what the file refuses.
     is_ending: AtomicBool,
@@ -189,16 +189,11 @@ impl Behind {
         self.buffer.pieces.push(Piece { end, holds });
     }
 
-    /// Returns what waits because the file refused the last write; nothing if it did not.
-    pub(super) fn refused(&self) -> Amount {
-        match self.thread.is_some() && self.shared.is_refused.load(Ordering::Acquire) {
-            true => self.missing(),
-            false => Amount::default(),
-        }
-    }
-
-    /// Returns the system's answer to the last write that was refused, if one ever was.
+    /// Returns the system's answer to the last write, if the file refused it.
     pub(super) fn refusal(&self) -> Option<String> {
+        if !self.shared.is_refused.load(Ordering::Acquire) {
+            return None;
+        }
         let refusal = self.shared.refusal.lock();
         refusal.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -269,9 +264,9 @@ impl Shared {
 
     /// Notes that the file has refused a write.
     fn refuse(&self, answer: &io::Error) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer.to_string());
+        // Set last, so that a reader that finds it set also finds the answer.
         self.is_refused.store(true, Ordering::Release);
-        let mut refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
-        *refusal = Some(answer.to_string());
     }
 }
 
@@ -475,22 +470,25 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_a_full_disk_is_known_and_is_written_when_there_is_room() {
+    fn a_refusal_is_reported_until_the_file_accepts_bytes_again_and_nothing_is_lost() {
         let disk = Slow::with_room(100_500);
         let mut behind = Behind::start(disk.clone()).unwrap();
-        assert_eq!(behind.refused(), amount(0));
+        assert_eq!(behind.refusal(), None);
         // More than a buffer, so that the thread writes before the end.
         assert_eq!(write(&mut behind, 600, false), 600);
         while behind.refusal().is_none() {
             std::thread::yield_now();
         }
         // A hundred frames and a half fit.
-        assert_eq!(behind.refused(), amount(500));
+        assert_eq!(behind.missing(), amount(500));
+        let answer = io::Error::from(io::ErrorKind::StorageFull).to_string();
+        assert_eq!(behind.refusal(), Some(answer));
         *disk.room.lock().unwrap() = None;
-        while behind.refused() != amount(0) {
+        while behind.refusal().is_some() {
             std::thread::yield_now();
         }
         assert_eq!(behind.finish(None), amount(0));
+        assert_eq!(behind.refusal(), None, "the last write was accepted");
         assert_eq!(disk.bytes.lock().unwrap().len(), 600_000);
     }
 

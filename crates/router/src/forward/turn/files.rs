@@ -33,18 +33,14 @@ impl FileTime {
     }
 
     /// Forwards at up to `instants` points in time. Returns whether more follow. None follows when
-    /// no frame will arrive and no held frame will ever be due. Returns early, after a pause, if a file
-    /// that is written is far behind, for example because the disk is full.
+    /// no frame will arrive and no held frame will ever be due. If more follow, but a file that is
+    /// written is far behind, for example because the disk is full, returns early, after a pause.
     pub fn advance<P: Port, Q: Queueing, O: Observer>(
         &mut self,
         forwarder: &mut Forwarder<P, Q, O>,
         instants: usize,
     ) -> bool {
         for _ in 0..instants {
-            if !forwarder.files_have_room() {
-                thread::sleep(PAUSE);
-                return true;
-            }
             let next = |port: &mut P| port.playback()?.next_arrival();
             let arrival = forwarder.ports.iter_mut().filter_map(next).min();
             if arrival.is_none() && forwarder.pool.held() == 0 {
@@ -54,6 +50,11 @@ impl FileTime {
             let Some(next) = arrival.into_iter().chain(due).min() else {
                 return false;
             };
+            // At the end, nothing needs room: what waits is for `release_ports`.
+            if !forwarder.files_have_room() {
+                thread::sleep(PAUSE);
+                return true;
+            }
             // A packet that is due immediately was not due before, and time advances at every step.
             let least = self.now.map(|now| now.saturating_add(Span::from_ns(1)));
             let now = least.map_or(next, |least| next.max(least));
