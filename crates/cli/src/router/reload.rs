@@ -1,6 +1,5 @@
 //! Reloads the configuration while the router runs.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
