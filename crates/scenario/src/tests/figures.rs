@@ -132,6 +132,22 @@ fn flows_that_an_option_sets_may_lack_what_an_expectation_needs() {
 }
 
 #[test]
+fn a_wrong_matrix_has_no_errors_about_the_flows_that_it_would_have() {
+    // Without the axis, which is refused, there is one flow.
+    for (axis, told) in [
+        (
+            "\"flow.tcp.count\" = [2, 2]",
+            "two variants are named `count=2`",
+        ),
+        ("\"flow.tpc.count\" = [2, 3]", "there is no flow `tpc`"),
+    ] {
+        let said = errors(&expecting(&format!("[matrix]\n{axis}"), "jain"), &[]);
+        assert!(said.starts_with(&format!("error: {told}")), "{said}");
+        assert_eq!(said.matches("error:").count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn a_recording_may_have_an_expectation_that_was_never_measured() {
     for metric in ["tcp.transfers", "jain"] {
         assert!(Scenario::parse_recorded(&expecting("", metric)).is_ok());
