@@ -124,7 +124,7 @@ kinds! {
     /// Goodput, congestion window and smoothed RTT of every flow, stacked.
     Flows, "flows", "Goodput, congestion window and smoothed RTT of every flow", true, needs::FLOWS, |report, _| compare::flow_panels(report);
     /// Sojourn time of every packet with drops and marks, and below it up to eight variables of the
-    /// AQM; the caption names further ones.
+    /// AQM, or as many as the height has room for; the caption names the others.
     State, "state", "The delay of every packet, and the variables of the AQM", true, needs::STATE, |report, _| compare::state_panels(report);
     /// Fairness over time.
     Fairness, "fairness", "Jain's index over time", true, needs::FAIRNESS, |report, _| compare::fairness_panels(report);
@@ -287,22 +287,33 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
             kind: figure.kind,
         });
     }
-    let caption = match figure.captioned {
-        true => select::caption(report, figure, &panels),
+    let caption = |panels: &[Panel]| match figure.captioned {
+        true => select::caption(report, figure, panels),
         false => String::new(),
     };
-    let sheet = Sheet {
+    let mut sheet = Sheet {
         title: report.title.clone(),
         legend: Legend {
             heading: String::new(),
             names: legend(report, figure),
             is_of_columns: figure.kind.has_columns(),
         },
+        caption: caption(&panels),
         panels,
-        caption,
         is_over_time: figure.kind.is_over_time(),
     };
-    sheet.svg(figure)
+    loop {
+        let drawn = sheet.svg(figure);
+        let lacks_height = matches!(drawn, Err(FigureError::Height { .. }));
+        let can_shrink =
+            figure.kind == FigureKind::State && sheet.panels.len() > compare::FEWEST_OF_STATE;
+        if !lacks_height || !can_shrink {
+            return drawn;
+        }
+        // The caption grows by the name of the variable.
+        sheet.panels.pop();
+        sheet.caption = caption(&sheet.panels);
+    }
 }
 
 /// Draws the figure as PNG, with `scale` pixels per CSS pixel (2 is right for most screens and for print).

@@ -233,13 +233,13 @@ impl Field for Ratio {
     fn read(key: &str, node: &Node, problems: &mut Problems) -> Option<Self> {
         let parsed = match &node.value {
             Value::Text(text) => match text.strip_suffix('%') {
-                Some(percent) => parse_ratio(percent.trim())
-                    .map(|r| Ratio::from_billionths(r.as_billionths() / 100)),
+                Some(percent) => parse_percentage(percent.trim()),
                 None => parse_ratio(text),
             },
             Value::Integer(n) => parse_ratio(&n.to_string()),
-            // Exact to 1e-9, as ratios are.
-            Value::Float(x) => parse_ratio(&format!("{x:.9}")),
+            // The shortest decimal that reads as the same float is the one that was written, as long as
+            // that has at most 15 digits.
+            Value::Float(x) => parse_ratio(&x.to_string()),
             _ => Err(ValueError::NotARatio),
         };
         if let Err(error) = &parsed {
@@ -265,6 +265,14 @@ impl Field for Ratio {
     fn write(&self) -> Option<Value> {
         Some(Value::text(self))
     }
+}
+
+/// Parses the number before a `%`. The exponent divides it, so that no digit is lost before the check
+/// of [`parse_ratio`].
+fn parse_percentage(text: &str) -> Result<Ratio, ValueError> {
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().map_err(|_| ValueError::NotARatio)?;
+    parse_ratio(&format!("{mantissa}e{}", exponent.saturating_sub(2)))
 }
 
 fn parse_ratio(text: &str) -> Result<Ratio, ValueError> {

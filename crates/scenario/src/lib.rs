@@ -415,6 +415,7 @@ impl Scenario {
         root: &Table,
         variant: &str,
         variants: &[String],
+        must_measure: bool,
         problems: &mut Problems,
     ) -> Option<Scenario> {
         let section = Section::new("the scenario", Place::File(0..0));
@@ -448,6 +449,7 @@ impl Scenario {
                 .map_or(PipeId::MOST_HOPS, |hops| hops.len() + 1),
             variant,
             variants,
+            must_measure,
         };
         let expect = expect::read_all(root, subject, problems);
         let (keys, hosts, measure, mut link, mut hops) = (keys?, hosts?, measure?, link?, hops?);
@@ -584,7 +586,7 @@ fn read_variants(
     flow::name_all(&mut root);
     let mut axes = matrix::take_axes(&mut root, problems);
     let is_matrix_wrong = !problems.is_empty();
-    let mut is_matrix_changed = false;
+    let (mut is_matrix_changed, mut are_flows_set) = (false, false);
     for (number, option) in sets.iter().enumerate() {
         let Some(change) = set::Override::parse(option, number, problems) else {
             continue;
@@ -608,6 +610,7 @@ fn read_variants(
             }
             continue;
         }
+        are_flows_set |= path.split('.').next() == Some("flow");
         // A key that the user sets is no longer varied.
         let before = axes.len();
         axes.retain_mut(|axis| {
@@ -626,6 +629,8 @@ fn read_variants(
         }
     }
     let expansions = matrix::expand(&root, &axes, problems);
+    // Not all flows of a wrong matrix are known. Flows that the user sets may lack what was measured.
+    let must_measure = problems.is_empty() && !are_flows_set;
     let mut variant_names: Vec<String> = expansions.iter().map(|e| e.name.clone()).collect();
     if axes.is_empty() {
         // The name is that of the queue, which is known when the scenario has been read.
@@ -648,7 +653,7 @@ fn read_variants(
         let name = variant_names.get(i).map_or("", String::as_str);
         let mut tree = expansion.tree.clone();
         each_way::split_all(&mut tree);
-        let scenario = Scenario::read(file, &tree, name, known, problems);
+        let scenario = Scenario::read(file, &tree, name, known, must_measure, problems);
         if let Some(scenario) = scenario {
             let variant = Variant {
                 name: name.to_owned(),

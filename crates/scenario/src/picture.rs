@@ -38,7 +38,8 @@ keys! {
         only: Only = Only::default();
         /// width on paper, such as `"85mm"`
         width: Option<String>;
-        /// height on paper, such as `"50mm"`
+        /// height on paper, such as `"50mm"`; a picture of `state` has the variables
+        /// that fit, and its caption names the others
         height: Option<String>;
         /// number of charts in a row
         columns: Option<u64>;

@@ -327,6 +327,8 @@ const OVERRIDES: &str = "
 
 `--set KEY=VALUE` sets a key by its path, as in `[matrix]`: `--set link.rate=1Mbit/s --set
 flow.bulk.cc=reno`. Strings need no quotes. If the matrix varies the key, it no longer does, and
-expectations of the variants that no longer exist are ignored.
+expectations of the variants that no longer exist are ignored. If an option sets a key of a flow, an
+expectation of a figure that no run measures any more is not refused: the runs start, and it fails
+because the figure is not measured.
 `--set 'matrix.link.queue=[\"pie\", \"codel\"]'` varies the key with other values.
 ";

@@ -1,12 +1,14 @@
 //! The meaning of scenarios. [`bounds`] tests what would take all memory, [`errors`] the messages about
 //! errors, [`figures`] the figures of expectations, [`print`] that scenarios print back, [`rates`] rates
-//! from files, [`settings`] the TCP settings, [`sweeps`] what variants set together.
+//! from files, [`ratios`] numbers without a unit, [`settings`] the TCP settings, [`sweeps`] what variants set
+//! together.
 
 mod bounds;
 mod errors;
 mod figures;
 mod print;
 mod rates;
+mod ratios;
 mod settings;
 mod sweeps;
 

@@ -14,8 +14,8 @@ use super::words::Words;
 use super::{Figure, FigureKind};
 use crate::model::{Cdf, Direction, DirectionTotal, Flow, Queue, Report, Run, Series, State};
 
-/// The part of the caption that explains a kind of figure.
-pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
+/// The part of the caption that explains a kind of figure, which has these panels.
+pub fn explain(report: &Report, figure: &Figure, panels: &[Panel]) -> Option<String> {
     match figure.kind {
         FigureKind::Fairness => {
             let windows: Vec<f64> = report.runs.iter().map(|r| r.goodput_window_s).collect();
@@ -62,7 +62,7 @@ pub fn explain(report: &Report, figure: &Figure) -> Option<String> {
             "Below: the variables of the queue's algorithm, at the same times; each queue of a run is a line of its \
              colour."
                 .to_owned()
-                + &left_out(report),
+                + &left_out(report, panels),
         ),
         _ => None,
     }
@@ -195,9 +195,13 @@ fn variables(report: &Report) -> Vec<(String, String)> {
 }
 
 /// Names the variables that have no panel; empty if there are none.
-fn left_out(report: &Report) -> String {
+fn left_out(report: &Report, panels: &[Panel]) -> String {
     let all = variables(report);
-    let names = all.iter().skip(MOST_VARIABLES);
+    let is_left_out = |(name, unit): &&(String, String)| {
+        let is_its = |panel: &Panel| panel.title == *name && panel.y_label == *unit;
+        !panels.iter().any(is_its)
+    };
+    let names = all.iter().filter(is_left_out);
     let names: Vec<&str> = names.map(|(name, _)| name.as_str()).collect();
     match names.is_empty() {
         true => String::new(),
@@ -223,6 +227,9 @@ fn rank(variable: &str) -> usize {
 
 /// The most panels of variables. The caption names further variables.
 const MOST_VARIABLES: usize = 8;
+
+/// The fewest panels that remain where a height has no room for all: the packets and a variable.
+pub const FEWEST_OF_STATE: usize = 2;
 
 /// Jain's index over time.
 pub fn fairness_panels(report: &Report) -> Vec<Panel> {

@@ -150,7 +150,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
     {
         sentences.push("Triangles: CE-marked packets.".to_owned());
     }
-    sentences.extend(compare::explain(report, figure));
+    sentences.extend(compare::explain(report, figure, panels));
     sentences.extend(shown_repetition(report, figure.kind));
     let is_of_window = report.is_window && has_delays(figure.kind);
     if is_of_window {

@@ -457,6 +457,49 @@ fn a_height_on_paper_is_that_of_the_picture_or_is_refused() {
 }
 
 #[test]
+fn a_state_of_a_fixed_height_has_the_variables_that_fit() {
+    let mut report = drawable();
+    let names = ["alpha", "beta", "delta", "gamma"];
+    for run in &mut report.runs {
+        let state = |name: &str| State {
+            name: name.to_owned(),
+            unit: String::new(),
+            series: Series::new(vec![0.0, 1.0], vec![1.0, 2.0]),
+        };
+        run.queues[0].state = names.map(state).to_vec();
+    }
+    let mut counts = Vec::new();
+    for height_mm in (60..400).step_by(15).map(f64::from) {
+        let figure = Figure {
+            height_mm: Some(height_mm),
+            ..Figure::of(FigureKind::State).on_paper(85.0, 9.0)
+        };
+        let drawn = match svg(&report, &figure) {
+            Ok(drawn) => drawn,
+            // There is no room for the packets and one variable.
+            Err(FigureError::Height { .. }) if counts.is_empty() => continue,
+            Err(error) => panic!("{height_mm} mm: {error}"),
+        };
+        let words: Vec<String> = texts(&drawn)
+            .0
+            .iter()
+            .map(|(text, _)| text.trim().to_owned())
+            .collect();
+        let is_drawn = |name: &&str| words.iter().any(|word| word == name);
+        let shown: Vec<&str> = names.into_iter().filter(is_drawn).collect();
+        let (first, others) = names.split_at(shown.len());
+        assert_eq!(shown, first, "{height_mm} mm");
+        let caption = words.join(" ");
+        let said = format!("Not drawn: {}.", others.join(", "));
+        assert_eq!(caption.contains(&said), !others.is_empty(), "{caption}");
+        counts.push(shown.len());
+    }
+    assert!(counts.is_sorted(), "{counts:?}");
+    let (first, last) = (counts.first(), counts.last());
+    assert!(first < last && last == Some(&4), "{counts:?}");
+}
+
+#[test]
 fn a_simulation_names_no_machine() {
     let mut report = drawable();
     let fact = crate::model::Fact {

@@ -122,13 +122,6 @@ error: `rate` cannot be 0Mbit/s
 }
 
 #[test]
-fn a_ratio_that_nine_decimals_do_not_hold_is_told_so() {
-    let text = errors(PLAIN, &["link.loss=0.00000001234567%"]);
-    let said = "error: `0.00000001234567%` needs more than the nine decimals that are kept";
-    assert!(text.starts_with(said), "{text}");
-}
-
-#[test]
 fn a_negative_value_is_told_so() {
     for set in [
         "duration=-5s",

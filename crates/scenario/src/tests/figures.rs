@@ -113,6 +113,41 @@ fn fairness_is_that_of_two_bulk_flows_of_one_direction() {
 }
 
 #[test]
+fn flows_that_an_option_sets_may_lack_what_an_expectation_needs() {
+    let pair = expecting("count = 2", "jain");
+    let whole = expecting("bytes = \"1MB\"", "tcp.fct").replace("min = 0", "max = \"1s\"");
+    for (text, set, runs) in [
+        (&pair, "flow.tcp.count=1", 1),
+        (&pair, "matrix.flow.tcp.count=[1, 2]", 2),
+        (&whole, "flow.tcp.count=2", 1),
+    ] {
+        // The expectation stays, and fails where the figure is not measured.
+        let all = variants(text, &[set]);
+        let expected: Vec<usize> = all.iter().map(|v| v.scenario.expect.len()).collect();
+        assert_eq!(expected, vec![1; runs], "{set}");
+    }
+    // No other option can be the cause.
+    let said = errors(&expecting("", "jain"), &["seed=7", "link.queue=codel"]);
+    assert!(said.starts_with("error: `jain` compares"), "{said}");
+}
+
+#[test]
+fn a_wrong_matrix_has_no_errors_about_the_flows_that_it_would_have() {
+    // Without the axis, which is refused, there is one flow.
+    for (axis, told) in [
+        (
+            "\"flow.tcp.count\" = [2, 2]",
+            "two variants are named `count=2`",
+        ),
+        ("\"flow.tpc.count\" = [2, 3]", "there is no flow `tpc`"),
+    ] {
+        let said = errors(&expecting(&format!("[matrix]\n{axis}"), "jain"), &[]);
+        assert!(said.starts_with(&format!("error: {told}")), "{said}");
+        assert_eq!(said.matches("error:").count(), 1, "{said}");
+    }
+}
+
+#[test]
 fn a_recording_may_have_an_expectation_that_was_never_measured() {
     for metric in ["tcp.transfers", "jain"] {
         assert!(Scenario::parse_recorded(&expecting("", metric)).is_ok());
