@@ -96,7 +96,7 @@ class Aqm:
 
     Annotated class variables are parameters. Their types are `sluice.Span`, `sluice.Rate`,
     `sluice.Bytes`, `int`, `float`, `bool` and `Literal["a", "b"]`. A `float` has nine decimals; a
-    number that this changes by more than a millionth is refused, and needs a larger unit. Numbers
+    number that this changes by more than a thousandth is refused, and needs a larger unit. Numbers
     are not negative, and each parameter has a default. A string below a parameter describes it. An
     instance holds the values as numbers, also in `__init__`: nanoseconds, bits per second, bytes.
     `__init__` must not change them. Each queue has one instance. Others are created to check the

@@ -147,7 +147,7 @@ impl Kind {
 }
 
 /// Parses a decimal number, with an exponent or without, and rounds it to a billionth. It is refused if
-/// that changes it by more than a millionth of it, as a small number in a large unit.
+/// that changes it by more than a thousandth of it, as a small number in a large unit.
 fn parse_ratio(text: &str) -> Result<Ratio, ValueError> {
     let magnitude = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match magnitude.split_once(['e', 'E']) {
@@ -189,7 +189,7 @@ fn parse_ratio(text: &str) -> Result<Ratio, ValueError> {
         0..500_000_000 => (value, rest),
         _ => (value + 1, 1_000_000_000 - rest),
     };
-    if value == 0 || change > 1_000 * value {
+    if value == 0 || change > 1_000_000 * value {
         return Err(ValueError::TooFine);
     }
     let value = u64::try_from(value).map_err(|_| UnitError::TooLarge)?;
@@ -589,16 +589,16 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_rounded_by_less_than_a_millionth_or_refused() {
+    fn a_ratio_is_rounded_by_at_most_a_thousandth_or_refused() {
         // A computed number, and one that ends nowhere: 1/3, with the error 1e-9.
         assert_eq!(parse_ratio("0.30000000000000004"), Ok(Ratio(300_000_000)));
         assert_eq!(parse_ratio("0.3333333333333333"), Ok(Ratio(333_333_333)));
         assert_eq!(parse_ratio("0.6666666666666666"), Ok(Ratio(666_666_667)));
         assert_eq!(parse_ratio("0.9999999999"), Ok(Ratio::ONE));
-        // 0.0005 are 500 000 billionths, of which half a billionth is a millionth.
-        assert_eq!(parse_ratio("0.0005000005"), Ok(Ratio(500_001)));
-        assert_eq!(parse_ratio("0.0004999995"), Ok(Ratio(500_000)));
-        assert_eq!(parse_ratio("0.0004000005"), Err(ValueError::TooFine));
+        // Half a billionth is a thousandth of 500 billionths.
+        assert_eq!(parse_ratio("0.0000005005"), Ok(Ratio(501)));
+        assert_eq!(parse_ratio("0.0000004995"), Ok(Ratio(500)));
+        assert_eq!(parse_ratio("0.0000004005"), Err(ValueError::TooFine));
         // These were 1e-9, 0 and 0.
         for fine in ["1.25e-9", "0.000000000125", "1e-2000000000"] {
             assert_eq!(parse_ratio(fine), Err(ValueError::TooFine), "{fine}");

@@ -56,15 +56,15 @@ fn a_number_and_a_percentage_keep_their_value() {
 fn a_ratio_that_nine_decimals_do_not_hold_is_told_so() {
     for (written, shown) in [
         ("0.00000001234567%", "0.00000001234567%"),
-        // 0.5 billionths, 1.2, and 1234.5: half of one is 4e-4 of it.
+        // 0.5 billionths, 1.2, and 12.5: half of one is 0.04 of it.
         ("0.00000005%", "0.00000005%"),
         ("0.00000012%", "0.00000012%"),
-        ("0.00012345%", "0.00012345%"),
+        ("0.00000125%", "0.00000125%"),
         ("5e-8%", "5e-8%"),
-        // Numbers of TOML: 0.1 billionths, 1.25, and 1234.5.
+        // Numbers of TOML: 0.1 billionths, 1.25, and 12.5.
         ("1e-10", "0.0000000001"),
         ("1.25e-9", "0.00000000125"),
-        ("1.2345e-6", "0.0000012345"),
+        ("1.25e-8", "0.0000000125"),
     ] {
         let text = errors(PLAIN, &[&format!("link.loss={written}")]);
         let said = format!("error: `{shown}` needs more than the nine decimals that are kept");
