@@ -481,6 +481,7 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSu
         name: name.to_owned(),
         type_name: flow.kind.type_name().to_owned(),
         direction: flow.direction.to_string(),
+        count: (meters.len() > 1).then_some(meters.len() as u64),
         goodput_bps: match meters {
             [one] => one.goodput(),
             several => goodput_together(several, warm),

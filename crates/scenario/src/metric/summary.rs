@@ -70,25 +70,16 @@ impl Summary {
     pub fn declared(&self) -> Vec<&FlowSummary> {
         let mut groups = self.groups.iter().peekable();
         let mut declared: Vec<&FlowSummary> = Vec::new();
-        // The group to which the last flow belongs, with the number of that flow.
-        let mut last: Option<(&FlowSummary, u64)> = None;
-        for flow in &self.flows {
-            let number = |group: &FlowSummary| -> Option<u64> {
-                let number = flow.name.strip_prefix(&group.name)?.strip_prefix('-')?;
-                number.parse().ok()
+        let mut rest = self.flows.as_slice();
+        while let [flow, ..] = rest {
+            // The flows of a group follow each other.
+            let members = groups.peek().map_or(0, |group| group.members(rest));
+            let next = match members {
+                0 => None,
+                _ => groups.next(),
             };
-            // The flows of a group follow each other, and their numbers begin with 1.
-            if let Some((group, before)) = last
-                && number(group) == Some(before + 1)
-            {
-                last = Some((group, before + 1));
-            } else if let Some(group) = groups.next_if(|group| number(group) == Some(1)) {
-                declared.push(group);
-                last = Some((group, 1));
-            } else {
-                declared.push(flow);
-                last = None;
-            }
+            declared.push(next.unwrap_or(flow));
+            rest = &rest[members.max(1)..];
         }
         declared
     }
@@ -129,6 +120,10 @@ pub struct FlowSummary {
     pub type_name: String,
     /// `up` or `down`.
     pub direction: String,
+    /// The number of flows that are taken together; `None` for a single one, and in the results of
+    /// older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
     /// Payload that arrived, per second of the measured time.
     pub goodput_bps: Option<f64>,
     /// Payload that arrived from the start of the flow to its end.
@@ -234,6 +229,17 @@ impl FlowSummary {
         self.fct.is_some() || self.open.is_some()
     }
 
+    /// Returns how many of `flows`, from the first on, are those of this group: their numbers begin
+    /// with 1. Without its number of flows, they end where the numbers do.
+    fn members(&self, flows: &[FlowSummary]) -> usize {
+        let is_member = |(number, flow): &(u64, &FlowSummary)| {
+            let own = flow.name.strip_prefix(&self.name);
+            own.and_then(|own| own.strip_prefix('-')) == Some(number.to_string().as_str())
+        };
+        let most = self.count.unwrap_or(u64::MAX);
+        (1..=most).zip(flows).take_while(is_member).count()
+    }
+
     fn has_figure(&self, name: &str) -> bool {
         crate::flow_types_with(name).contains(&self.type_name.as_str())
     }
@@ -320,6 +326,13 @@ mod tests {
         let declared = summary.declared();
         let names: Vec<&str> = declared.iter().map(|flow| flow.name.as_str()).collect();
         assert_eq!(names, ["bulk-1", "web", "web-9", "ping", "a"]);
+        // With the number of its flows, a group ends before the next number, too.
+        let mut summary = summary;
+        summary.groups[0].count = Some(2);
+        summary.flows[3].name = "web-3".into();
+        let declared = summary.declared();
+        let names: Vec<&str> = declared.iter().map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["bulk-1", "web", "web-3", "ping", "a"]);
     }
 
     #[test]

@@ -97,3 +97,11 @@ fn only_flows_with_transfers_have_open_ones() {
     ];
     assert_eq!(open(sized, samples), (1, Some(2)));
 }
+
+#[test]
+fn a_group_has_the_number_of_its_flows() {
+    let all = meters("[[flow]]\ntype = \"tcp\"\ncount = 3\n", &[&[], &[], &[]]);
+    let all: Vec<_> = all.iter().collect();
+    assert_eq!(flow_meter::summarise("tcp", &all, WARM).count, Some(3));
+    assert_eq!(flow_meter::summarise("tcp-1", &all[..1], WARM).count, None);
+}
