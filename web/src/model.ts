@@ -411,7 +411,7 @@ export type Ping = {
 
 /** The transfers or pages of a flow of the scenario; of one with a `count`, those of all its flows. */
 export type Transfers = {
-  /** Name in the scenario. */
+  /** Name in the scenario; of many flows together, their number. */
   name: string;
   /** Whether they are pages. */
   is_pages: boolean;

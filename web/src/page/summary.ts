@@ -14,6 +14,7 @@ import {
   rangeOver,
   route,
   scoreOf,
+  transfersKey,
   transfersOf,
   transfersTitle,
 } from "./words.ts";
@@ -205,7 +206,8 @@ function callRows({ runs, ends }: Report): Row[] {
 /** The completion times of the transfers and pages of each flow, and their number. */
 function transferRows({ runs, ends }: Report): Row[] {
   return transfersOf(runs).flatMap((flow) => {
-    const of = (run: Run) => run.transfers.find((entry) => entry.name === flow.name);
+    const key = transfersKey(flow);
+    const of = (run: Run) => run.transfers.find((entry) => transfersKey(entry) === key);
     const title = transfersTitle(flow);
     return [
       rowOf(
@@ -216,7 +218,7 @@ function transferRows({ runs, ends }: Report): Row[] {
         "low",
         median,
       ),
-      rowOf(labelled(`${title}, complete`, ""), runs, of, completeOf),
+      rowOf(labelled(`${title}, complete`, flow.direction), runs, of, completeOf),
     ];
   });
 }

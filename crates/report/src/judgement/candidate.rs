@@ -280,6 +280,7 @@ mod tests {
             },
             flows: vec![ping],
             groups: Vec::new(),
+            crowds: Vec::new(),
             pipes: vec![pipe],
             total_goodput_bps: None,
             directions: Vec::new(),

@@ -10,7 +10,7 @@ use super::{Direction, Quantiles};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(test, derive(Deserialize, TS), serde(deny_unknown_fields))]
 pub struct Transfers {
-    /// Name in the scenario.
+    /// Name in the scenario; of many flows together, their number.
     pub name: String,
     /// Whether they are pages.
     pub is_pages: bool,

@@ -31,6 +31,10 @@ pub struct Percentiles {
     pub deviation_ns: u64,
 }
 
+/// Of more flows of one type and direction than this, [`Summary::crowds`] has the completion times
+/// over all of them: a page shows no more of them one by one.
+pub const MOST_TRANSFERS: usize = 8;
+
 /// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -42,6 +46,11 @@ pub struct Summary {
     pub flows: Vec<FlowSummary>,
     /// Flows with a `count`, taken together.
     pub groups: Vec<FlowSummary>,
+    /// The completion times of the transfers and pages of each type and direction of which the
+    /// scenario declares more than [`MOST_TRANSFERS`] flows, over all of them. Other figures are
+    /// left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crowds: Vec<FlowSummary>,
     /// Both directions of the link.
     pub pipes: Vec<PipeSummary>,
     /// Payload per second of all flows in both directions.
@@ -82,6 +91,23 @@ impl Summary {
             rest = &rest[members.max(1)..];
         }
         declared
+    }
+
+    /// Returns the flows with transfers or pages as the scenario declares them; in place of more
+    /// than `most` of one type and direction, which is [`MOST_TRANSFERS`] or more, what
+    /// [`Summary::crowds`] has of them.
+    pub fn transfers(&self, most: usize) -> Vec<&FlowSummary> {
+        let mut declared = self.declared();
+        declared.retain(|flow| flow.has_transfers());
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for flow in &declared {
+            *counts.entry(flow.kind()).or_default() += 1;
+        }
+        let is_many = |crowd: &&FlowSummary| counts.get(&crowd.kind()) > Some(&most);
+        let mut shown: Vec<&FlowSummary> = self.crowds.iter().filter(is_many).collect();
+        declared.retain(|flow| shown.iter().all(|crowd| crowd.kind() != flow.kind()));
+        shown.extend(declared);
+        shown
     }
 }
 
@@ -135,7 +161,7 @@ pub struct FlowSummary {
     /// The completion times of all transfers of the flow.
     pub fct: Option<Percentiles>,
     /// Transfers or pages that had begun and were not complete at the end; `None` for a flow without
-    /// them, and in the results of older programs.
+    /// them, for a connection of a recorded program, and in the results of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<u64>,
     /// The sender's smoothed round-trip time, over its samples.
@@ -224,9 +250,15 @@ impl FlowSummary {
         self.has_figure("fct.p50") && !self.has_figure("fct")
     }
 
-    /// Returns whether the flow has transfers or pages, of which some may be open.
+    /// Returns whether the flow has transfers or pages, of which some may be open. A connection of a
+    /// program that was recorded has none: it lasts as long as the program keeps it open.
     pub fn has_transfers(&self) -> bool {
-        self.fct.is_some() || self.open.is_some()
+        self.open.is_some()
+    }
+
+    /// Returns the type and the direction.
+    fn kind(&self) -> (&str, &str) {
+        (&self.type_name, &self.direction)
     }
 
     /// Returns how many of `flows`, from the first on, are those of this group: their numbers begin
@@ -315,6 +347,7 @@ mod tests {
                 .map(flow)
                 .into(),
             groups: ["web", "a"].map(flow).into(),
+            crowds: Vec::new(),
             pipes: Vec::new(),
             total_goodput_bps: None,
             directions: Vec::new(),
