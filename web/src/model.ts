@@ -417,7 +417,10 @@ export type Transfers = {
   is_pages: boolean;
   /** The direction of their payload. */
   direction: Direction;
-  /** Quantiles of the completion times; `null` if none was complete. */
+  /**
+   * Quantiles of the completion times, with the ages of those open ones that have lasted longer than
+   * all that are complete; the number is that of the complete ones. `null` if none was complete.
+   */
   completion_ms: Quantiles | null;
   /** Number of those that had begun and were not complete at the end; `null` if it is not known. */
   open: number | null;

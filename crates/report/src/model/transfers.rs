@@ -17,7 +17,8 @@ pub struct Transfers {
     /// The direction of their payload.
     #[cfg_attr(test, ts(type = "Direction"))]
     pub direction: Direction,
-    /// Quantiles of the completion times; `None` if none was complete.
+    /// Quantiles of the completion times, with the ages of those open ones that have lasted longer than
+    /// all that are complete; the number is that of the complete ones. `None` if none was complete.
     pub completion_ms: Option<Quantiles>,
     /// Number of those that had begun and were not complete at the end; `None` if it is not known.
     pub open: Option<u64>,
