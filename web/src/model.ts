@@ -411,13 +411,16 @@ export type Ping = {
 
 /** The transfers or pages of a flow of the scenario; of one with a `count`, those of all its flows. */
 export type Transfers = {
-  /** Name in the scenario. */
+  /** Name in the scenario; of many flows together, their number. */
   name: string;
   /** Whether they are pages. */
   is_pages: boolean;
   /** The direction of their payload. */
   direction: Direction;
-  /** Quantiles of the completion times; `null` if none was complete. */
+  /**
+   * Quantiles of the completion times, with the ages of those open ones that have lasted longer than
+   * all that are complete; the number is that of the complete ones. `null` if none was complete.
+   */
   completion_ms: Quantiles | null;
   /** Number of those that had begun and were not complete at the end; `null` if it is not known. */
   open: number | null;

@@ -279,4 +279,9 @@ test("pages and transfers of a flow are named and counted with those that are op
   // A flow has one row, whichever runs have it.
   const runs = [{ transfers: [file] }, { transfers: [pages, file] }] as unknown as Run[];
   assert.deepEqual(transfersOf(runs), [file, pages]);
+  // Many flows are called by their number, in both directions.
+  const up = { ...file, name: "12 flows" };
+  const down: Transfers = { ...up, direction: "down" };
+  assert.deepEqual(transfersOf([{ transfers: [up, down] }] as unknown as Run[]), [up, down]);
+  assert.equal(transfersTitle(up), "Transfers of 12 flows");
 });

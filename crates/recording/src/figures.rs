@@ -414,6 +414,7 @@ mod tests {
             },
             flows,
             groups: Vec::new(),
+            crowds: Vec::new(),
             pipes: Vec::new(),
             total_goodput_bps: None,
             directions: Vec::new(),

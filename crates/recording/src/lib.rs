@@ -77,7 +77,7 @@ pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Header, NO_FLOW, PacketRow, PingSample,
     QueueSample, Release, Transfer,
 };
-pub use run_file::{Environment, FlowEntry, Process, RUN_JSON, RunFile, Status};
+pub use run_file::{Environment, FlowEntry, PROGRAM_ENDS, Process, RUN_JSON, RunFile, Status};
 pub use table::Rows;
 pub use unfinished::{Unfinished, take_unfinished};
 pub use writer::{End, RunWriter, settle_abandoned};

@@ -189,7 +189,16 @@ pub struct RunFile {
     pub scenario_toml: String,
 }
 
+/// The ends of the path of a recorded program (`sluice exec`, `attach` and `proxy`).
+pub const PROGRAM_ENDS: [&str; 2] = ["program", "outside"];
+
 impl RunFile {
+    /// Returns whether a program was recorded. Its flows are the connections that it opened, which
+    /// are known at its end, and not those of a scenario.
+    pub fn is_of_program(&self) -> bool {
+        self.ends == PROGRAM_ENDS
+    }
+
     pub(crate) fn new(variant: &Variant, environment: &Environment) -> RunFile {
         let scenario = &variant.scenario;
         RunFile {

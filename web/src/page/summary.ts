@@ -14,6 +14,7 @@ import {
   rangeOver,
   route,
   scoreOf,
+  transfersKey,
   transfersOf,
   transfersTitle,
 } from "./words.ts";
@@ -205,18 +206,22 @@ function callRows({ runs, ends }: Report): Row[] {
 /** The completion times of the transfers and pages of each flow, and their number. */
 function transferRows({ runs, ends }: Report): Row[] {
   return transfersOf(runs).flatMap((flow) => {
-    const of = (run: Run) => run.transfers.find((entry) => entry.name === flow.name);
+    const key = transfersKey(flow);
+    const of = (run: Run) => run.transfers.find((entry) => transfersKey(entry) === key);
     const title = transfersTitle(flow);
+    const isAnyOpen = runs.some((run) => (of(run)?.open ?? 0) > 0);
+    // Open ones that have lasted longer than all that are complete count with their age.
+    const counted = isAnyOpen ? `${P}, with slower open ones` : P;
     return [
       rowOf(
-        labelled(`${title}, completion`, `${route(flow.direction, ends)}, ${P}`),
+        labelled(`${title}, completion`, `${route(flow.direction, ends)}, ${counted}`),
         runs,
         (run) => of(run)?.completion_ms,
         sayQuantiles,
         "low",
         median,
       ),
-      rowOf(labelled(`${title}, complete`, ""), runs, of, completeOf),
+      rowOf(labelled(`${title}, complete`, flow.direction), runs, of, completeOf),
     ];
   });
 }

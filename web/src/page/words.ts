@@ -56,9 +56,15 @@ export function callsOf(runs: Run[]): string[] {
 export function transfersOf(runs: Run[]): Transfers[] {
   const all = new Map<string, Transfers>();
   for (const one of runs.flatMap((run) => run.transfers)) {
-    if (!all.has(one.name)) all.set(one.name, one);
+    const key = transfersKey(one);
+    if (!all.has(key)) all.set(key, one);
   }
   return [...all.values()];
+}
+
+/** Identifies the same transfers in different runs: "12 flows" may be the name of those of both directions. */
+export function transfersKey({ name, is_pages, direction }: Transfers): string {
+  return `${direction} ${is_pages} ${name}`;
 }
 
 /** "Pages of browser", or "Transfers of file". */

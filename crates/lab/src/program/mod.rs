@@ -30,7 +30,9 @@ use sluice_net::namespace::Namespace;
 use sluice_net::port::{Counters, Loss, Spin};
 use sluice_net::socket::TcpDiag;
 use sluice_recording::metrics::measure;
-use sluice_recording::{End, Environment, ReadError, RecordError, Recording, RunWriter};
+use sluice_recording::{
+    End, Environment, PROGRAM_ENDS, ReadError, RecordError, Recording, RunWriter,
+};
 use sluice_router::forward::{LaneCounts, LostFrame, PortNumber};
 use sluice_router::process::watch::links::LinkView;
 use sluice_scenario::metric::Summary;
@@ -435,7 +437,7 @@ fn write_flows(
     flows: &[Flow],
 ) -> Result<(), RecordError> {
     writer.set_scenario(described);
-    writer.set_ends(["program", "outside"]);
+    writer.set_ends(PROGRAM_ENDS);
     for (number, flow) in (0..).zip(flows) {
         for row in &flow.samples {
             writer.flow_sample(&sluice_recording::FlowSample {

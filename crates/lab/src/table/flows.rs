@@ -7,7 +7,7 @@ use super::{Column, Line, Pick, Row, WIDTH, column, count, median, mega, ms, of,
 use super::{flow_heads, wrap, write_table};
 
 /// Of more flows of one type and direction than this, quantiles are shown: no one reads more lines.
-const MOST_FLOWS: usize = 24;
+pub(super) const MOST_FLOWS: usize = 24;
 
 /// Quantiles: a name, and the value that this percentage of the values does not exceed.
 const QUANTILES: [(&str, Pick); 5] = [

@@ -70,6 +70,7 @@ fn result(variant: &str, flows: Vec<FlowSummary>) -> VariantResult {
             .reduce(|a, b| a + b),
         flows,
         groups: Vec::new(),
+        crowds: Vec::new(),
         pipes: vec![
             pipe("up", 0.9987, &[("overflow", 123_456), ("congestion", 4)]),
             pipe("down", 0.03, &[]),
@@ -495,4 +496,32 @@ fn completion_times_of_repetitions_are_medians() {
     let shown = text(&[repeated]);
     let line = "codel                pages           down           200     400       100    3.5\n";
     assert!(shown.contains(line), "{shown}");
+}
+
+#[test]
+fn completion_times_of_many_flows_are_one_line() {
+    let file = |n: u64| FlowSummary {
+        fct: delays(n),
+        open: Some(0),
+        ..flow(&format!("file-{n}"), Some(1e6))
+    };
+    let files = |count: u64| {
+        let mut result = result("fifo", (1..=count).map(file).collect());
+        let all = FlowSummary {
+            name: format!("{count} flows"),
+            fct: delays(50).map(|times| Percentiles { count, ..times }),
+            open: Some(3),
+            ..file(1)
+        };
+        result.runs[0].summary.crowds = vec![all];
+        let shown = text(&[result]);
+        let table = shown.split("\n\n").last().expect("a table");
+        let lines = table.lines().skip(2).map(str::to_owned);
+        lines.collect::<Vec<String>>()
+    };
+    let line = "fifo                 600 flows       up            50.0     100       600      3";
+    assert_eq!(files(600), [line]);
+    // 24 flows have their lines, as in the table of flows.
+    assert_eq!(files(24).len(), 24);
+    assert_eq!(files(25).len(), 1);
 }

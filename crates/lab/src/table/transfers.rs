@@ -1,13 +1,16 @@
 //! The completion times of transfers and pages.
 
+use std::collections::BTreeMap;
+
 use sluice_scenario::metric::FlowSummary;
 
+use super::flows::MOST_FLOWS;
 use super::{Column, Line, Row, WIDTH, column, count, median, ms, of};
 use super::{flow_heads, write_table};
 
 /// Formats a line for each flow of the scenario that has transfers or pages; empty if there is none.
-/// Those of several flows with one declaration are taken together: a transfer of a number of bytes
-/// has one time only.
+/// Those of several flows with one declaration are taken together, since a transfer of a number of bytes
+/// has one time only, and so are those of many flows of one type and direction.
 pub(super) fn table(rows: &[Row<'_>]) -> String {
     let columns: [Column<'_, FlowSummary>; 4] = [
         column(
@@ -39,18 +42,18 @@ pub(super) fn table(rows: &[Row<'_>]) -> String {
     let mut lines: Vec<Line<'_, FlowSummary>> = Vec::new();
     for row in rows {
         let mut variant = row.name.as_str();
-        let runs: Vec<Vec<&FlowSummary>> = row.runs.iter().map(|run| run.declared()).collect();
-        for (i, flow) in runs[0].iter().enumerate() {
-            let of_it: Vec<&FlowSummary> =
-                runs.iter().filter_map(|run| run.get(i).copied()).collect();
-            // A run in which no transfer was complete has no times.
-            if of_it.iter().any(|flow| flow.has_transfers()) {
+        let mut places: BTreeMap<[&str; 3], usize> = BTreeMap::new();
+        for flow in row.runs.iter().flat_map(|run| run.transfers(MOST_FLOWS)) {
+            let key = [&flow.type_name, &flow.direction, &flow.name].map(String::as_str);
+            let place = *places.entry(key).or_insert(lines.len());
+            if place == lines.len() {
                 lines.push(Line {
                     words: vec![std::mem::take(&mut variant), &flow.name, &flow.direction],
-                    runs: of_it,
+                    runs: Vec::new(),
                     pick: median,
                 });
             }
+            lines[place].runs.push(flow);
         }
     }
     if lines.is_empty() {

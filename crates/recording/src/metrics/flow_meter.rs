@@ -364,7 +364,7 @@ impl FlowMeter {
     }
 
     /// Returns whether it has transfers or pages, which end by themselves.
-    fn has_transfers(&self) -> bool {
+    pub(super) fn has_transfers(&self) -> bool {
         self.flow.kind.metrics().contains(&"transfers") && !self.flow.kind.is_bulk()
     }
 
@@ -444,20 +444,7 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSu
         let counts: Vec<u64> = meters.iter().filter_map(|m| pick(m)).collect();
         (!counts.is_empty()).then(|| counts.iter().sum::<u64>())
     };
-    let completions: Vec<u64> = meters
-        .iter()
-        .flat_map(|meter| match meter.completion() {
-            Some(took) => vec![took.as_ns()],
-            None => meter.transfers.clone(),
-        })
-        .collect();
-    let open: Vec<u64> = meters
-        .iter()
-        .flat_map(|meter| {
-            let last = meter.open_for().map(Span::as_ns);
-            meter.open_pages.iter().copied().chain(last)
-        })
-        .collect();
+    let (completions, open) = transfers(meters);
     let (sent, missing) = meters
         .iter()
         .filter_map(|m| m.counted())
@@ -481,6 +468,7 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSu
         name: name.to_owned(),
         type_name: flow.kind.type_name().to_owned(),
         direction: flow.direction.to_string(),
+        count: (meters.len() > 1).then_some(meters.len() as u64),
         goodput_bps: match meters {
             [one] => one.goodput(),
             several => goodput_together(several, warm),
@@ -514,6 +502,36 @@ pub(super) fn summarise(name: &str, meters: &[&FlowMeter], warm: Time) -> FlowSu
         runtime_ns: mean(&|m| Some(m.runtime_ns()? as f64)).map(|ns| ns.round() as u64),
         reported: reported(meters),
     }
+}
+
+/// Returns the completion times of the transfers or pages of many flows of one type and direction; the
+/// other figures are empty.
+pub(super) fn crowd(meters: &[&FlowMeter]) -> FlowSummary {
+    let flow = &meters.first().expect("a crowd has flows").flow;
+    let (completions, open) = transfers(meters);
+    FlowSummary {
+        name: format!("{} flows", meters.len()),
+        type_name: flow.kind.type_name().to_owned(),
+        direction: flow.direction.to_string(),
+        count: Some(meters.len() as u64),
+        fct: with_open(&[&completions], &open),
+        open: Some(open.len() as u64),
+        ..FlowSummary::default()
+    }
+}
+
+/// Returns the times of the transfers, pages or exchanges that ended, and the ages of those that were
+/// open at the end.
+fn transfers(meters: &[&FlowMeter]) -> (Vec<u64>, Vec<u64>) {
+    let ended = meters.iter().flat_map(|meter| match meter.completion() {
+        Some(took) => vec![took.as_ns()],
+        None => meter.transfers.clone(),
+    });
+    let open = meters.iter().flat_map(|meter| {
+        let last = meter.open_for().map(Span::as_ns);
+        meter.open_pages.iter().copied().chain(last)
+    });
+    (ended.collect(), open.collect())
 }
 
 /// Returns the percentiles of the times of transfers or exchanges that ended, and of those `open` that

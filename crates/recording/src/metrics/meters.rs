@@ -2,6 +2,7 @@
 //! run, or from the tables of a recording: both go through the same meters, so that the figures are
 //! the same.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sluice_core::record::PacketRecord;
@@ -9,11 +10,13 @@ use sluice_core::{Rate, Span, Time};
 
 use super::accuracy::AccuracyMeter;
 use super::fairness::{Greedy, convergence, shares};
-use super::flow_meter::{FlowMeter, goodput_together, summarise};
+use super::flow_meter::{FlowMeter, crowd, goodput_together, summarise};
 use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
 use crate::{FlowSample, Keep, PingSample, ReadError, Recording, Release, RunFile, Transfer};
-use sluice_scenario::metric::{DirectionSummary, FlowSummary, Measured, Summary, Window};
+use sluice_scenario::metric::{
+    DirectionSummary, FlowSummary, MOST_TRANSFERS, Measured, Summary, Window,
+};
 use sluice_scenario::{Backend, Direction, Flow, Link, Measure, PipeId, Scenario};
 
 /// Returns the figures of a recording: those that were computed while it was written, or those of
@@ -170,6 +173,14 @@ impl Meters {
             .iter()
             .map(|meter| summarise(&meter.name, &[meter], warm))
             .collect();
+        let crowds = match run.is_of_program() {
+            true => {
+                // A connection lasts as long as the program keeps it open.
+                flows.iter_mut().for_each(|flow| flow.open = None);
+                Vec::new()
+            }
+            false => crowds(&meters),
+        };
         let groups = scenario.flows.iter().filter(|flow| flow.count > 1);
         let groups = groups.map(|flow| {
             let of_it = |meter: &&FlowMeter| meter.flow.name == flow.name;
@@ -197,6 +208,7 @@ impl Meters {
                 end_ns: run.end_ns,
             },
             groups,
+            crowds,
             pipes: pipes
                 .into_iter()
                 .zip(scenario.pipes())
@@ -231,6 +243,27 @@ impl Meters {
             accuracy: is_live.then(|| accuracy.finish(run.lost.clone())),
         }
     }
+}
+
+/// Returns the completion times of each type and direction of which many flows are declared.
+fn crowds(meters: &[FlowMeter]) -> Vec<FlowSummary> {
+    // The number of declarations, and their flows.
+    let mut kinds: BTreeMap<(&str, &str), (usize, Vec<&FlowMeter>)> = BTreeMap::new();
+    let mut last: Option<&Arc<Flow>> = None;
+    for meter in meters.iter().filter(|meter| meter.has_transfers()) {
+        let flow = &meter.flow;
+        let kind = (flow.kind.type_name(), flow.direction.word());
+        let (declared, of_it) = kinds.entry(kind).or_default();
+        // The flows of a declaration follow each other.
+        if last.is_none_or(|last| !Arc::ptr_eq(last, flow)) {
+            *declared += 1;
+        }
+        last = Some(flow);
+        of_it.push(meter);
+    }
+    let many = kinds.into_values();
+    let many = many.filter(|(declared, _)| *declared > MOST_TRANSFERS);
+    many.map(|(_, of_it)| crowd(&of_it)).collect()
 }
 
 /// Returns the figures of all flows of a direction together; `None` if none of them carries

@@ -88,6 +88,8 @@ impl Candidate {
 /// The key figures of a variant, as medians over its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
+    /// Number of runs.
+    pub runs: usize,
     /// Goodput of all flows, in bits per second.
     pub goodput: Option<f64>,
     /// Share of the link that was used.
@@ -106,7 +108,7 @@ pub(crate) struct Figures {
     /// Mean opinion score of the worst call; `None` without measured calls.
     pub mos: Option<f64>,
     /// Median load time of the pages in nanoseconds; of several flows of pages, that of the slowest.
-    /// Infinite if no page was complete in half of the runs or more; `None` without measured pages.
+    /// Infinite if, in half of the runs or more, no page was complete; `None` without measured pages.
     pub page: Option<f64>,
     /// Jain's index.
     pub jain: Option<f64>,
@@ -211,6 +213,7 @@ impl Figures {
             over(&|s| Some(s.pipes.iter().map(of).sum::<u64>() as f64)).unwrap_or(0.0)
         };
         Figures {
+            runs: runs.len(),
             goodput: over(&|s| s.total_goodput_bps),
             utilisation: over(&|s| queue(s)?.utilisation),
             delay_of: match has_probe {
@@ -280,6 +283,7 @@ mod tests {
             },
             flows: vec![ping],
             groups: Vec::new(),
+            crowds: Vec::new(),
             pipes: vec![pipe],
             total_goodput_bps: None,
             directions: Vec::new(),
@@ -365,7 +369,8 @@ mod tests {
         let runs: Vec<&Summary> = runs.iter().collect();
         let subject = Subject::of(&runs);
         // The middle one of 300 ms, 400 ms and never.
-        assert_eq!(Figures::of(&runs, &subject).page, Some(400e6));
+        let figures = Figures::of(&runs, &subject);
+        assert_eq!((figures.runs, figures.page), (3, Some(400e6)));
         // Of 300 ms and never, and of never alone.
         for some in [&runs[..2], &runs[1..2]] {
             assert_eq!(Figures::of(some, &subject).page, Some(f64::INFINITY));

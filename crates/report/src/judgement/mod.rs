@@ -419,7 +419,11 @@ fn page_words(figures: &Figures, rivals: &[&Candidate], best: &Best) -> Option<S
     let (own, fastest) = (figures.page?, best.least_page?);
     let shown = time(own);
     if own.is_infinite() {
-        return Some("no page was complete in half of the runs or more".to_owned());
+        let when = match figures.runs {
+            0 | 1 => "",
+            _ => "in half of the runs or more, ",
+        };
+        return Some(format!("{when}no page was complete"));
     }
     if rivals.len() < 2 {
         return Some(format!("half of the pages load within {shown}"));

@@ -6,7 +6,7 @@ use sluice_core::Time;
 use super::{quantiles, seconds};
 use crate::model::{Cdf, Transfers};
 use sluice_recording::{ReadError, Recording, if_recorded};
-use sluice_scenario::metric::{FlowSummary, Summary};
+use sluice_scenario::metric::{FlowSummary, MOST_TRANSFERS, Summary};
 use sluice_scenario::{FlowInstance, Measured};
 
 /// Returns the start in seconds and the completion time in milliseconds of each.
@@ -41,7 +41,8 @@ pub fn of(
     Ok(all)
 }
 
-/// Returns the quantiles for each flow of the scenario that has transfers or pages.
+/// Returns the quantiles for each flow of the scenario that has transfers or pages; those of many flows of
+/// one type and direction are taken together.
 pub fn by_flow(summary: &Summary) -> Vec<Transfers> {
     let of = |flow: &FlowSummary| Transfers {
         name: flow.name.clone(),
@@ -50,8 +51,8 @@ pub fn by_flow(summary: &Summary) -> Vec<Transfers> {
         completion_ms: flow.fct.map(|times| quantiles(times, 1e6)),
         open: flow.open,
     };
-    let flows = summary.declared().into_iter();
-    flows.filter(|flow| flow.has_transfers()).map(of).collect()
+    let flows = summary.transfers(MOST_TRANSFERS).into_iter();
+    flows.map(of).collect()
 }
 
 /// Returns their distribution; `None` if there are none.
@@ -130,5 +131,25 @@ mod tests {
         assert_eq!((times.count, times.p50, times.p95), (1, 240.0, 240.0));
         assert_eq!((file.name.as_str(), file.is_pages), ("page", false));
         assert_eq!(file.open, Some(0));
+    }
+
+    #[test]
+    fn many_flows_of_a_type_and_direction_have_one_entry() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut summary = measure(&recording(temp.path())).unwrap();
+        let file = summary.transfers(8)[0].clone();
+        let named = |name: &str| FlowSummary {
+            name: name.into(),
+            ..file.clone()
+        };
+        summary.crowds = vec![named("9 flows")];
+        // With the first, these are eight.
+        let more = ["b", "c", "d", "e", "f", "g", "h"].map(named);
+        summary.flows.extend(more);
+        assert_eq!(by_flow(&summary).len(), 8);
+        summary.flows.push(named("i"));
+        let all = by_flow(&summary);
+        let names: Vec<&str> = all.iter().map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["9 flows"]);
     }
 }

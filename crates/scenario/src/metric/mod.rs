@@ -18,7 +18,8 @@ pub use meter::{METERS, Measured, Meter, PipeMeter};
 pub(crate) use reference::FURTHER_LINKS;
 pub use reference::reference;
 pub use summary::{
-    Accuracy, DirectionSummary, FlowSummary, Percentiles, PipeSummary, Reported, Summary, Window,
+    Accuracy, DirectionSummary, FlowSummary, MOST_TRANSFERS, Percentiles, PipeSummary, Reported,
+    Summary, Window,
 };
 pub use vocabulary::{
     FLOW_METRICS, Key, Metric, MetricDecl, MetricError, RUN_METRICS, pipe_metrics,

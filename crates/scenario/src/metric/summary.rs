@@ -31,6 +31,10 @@ pub struct Percentiles {
     pub deviation_ns: u64,
 }
 
+/// Of more flows of one type and direction than this, [`Summary::crowds`] has the completion times
+/// over all of them: a page shows no more of them one by one.
+pub const MOST_TRANSFERS: usize = 8;
+
 /// The figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
@@ -42,6 +46,11 @@ pub struct Summary {
     pub flows: Vec<FlowSummary>,
     /// Flows with a `count`, taken together.
     pub groups: Vec<FlowSummary>,
+    /// The completion times of the transfers and pages of each type and direction of which the
+    /// scenario declares more than [`MOST_TRANSFERS`] flows, over all of them. Other figures are
+    /// left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub crowds: Vec<FlowSummary>,
     /// Both directions of the link.
     pub pipes: Vec<PipeSummary>,
     /// Payload per second of all flows in both directions.
@@ -70,27 +79,35 @@ impl Summary {
     pub fn declared(&self) -> Vec<&FlowSummary> {
         let mut groups = self.groups.iter().peekable();
         let mut declared: Vec<&FlowSummary> = Vec::new();
-        // The group to which the last flow belongs, with the number of that flow.
-        let mut last: Option<(&FlowSummary, u64)> = None;
-        for flow in &self.flows {
-            let number = |group: &FlowSummary| -> Option<u64> {
-                let number = flow.name.strip_prefix(&group.name)?.strip_prefix('-')?;
-                number.parse().ok()
+        let mut rest = self.flows.as_slice();
+        while let [flow, ..] = rest {
+            // The flows of a group follow each other.
+            let members = groups.peek().map_or(0, |group| group.members(rest));
+            let next = match members {
+                0 => None,
+                _ => groups.next(),
             };
-            // The flows of a group follow each other, and their numbers begin with 1.
-            if let Some((group, before)) = last
-                && number(group) == Some(before + 1)
-            {
-                last = Some((group, before + 1));
-            } else if let Some(group) = groups.next_if(|group| number(group) == Some(1)) {
-                declared.push(group);
-                last = Some((group, 1));
-            } else {
-                declared.push(flow);
-                last = None;
-            }
+            declared.push(next.unwrap_or(flow));
+            rest = &rest[members.max(1)..];
         }
         declared
+    }
+
+    /// Returns the flows with transfers or pages as the scenario declares them; in place of more
+    /// than `most` of one type and direction, which is [`MOST_TRANSFERS`] or more, what
+    /// [`Summary::crowds`] has of them.
+    pub fn transfers(&self, most: usize) -> Vec<&FlowSummary> {
+        let mut declared = self.declared();
+        declared.retain(|flow| flow.has_transfers());
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for flow in &declared {
+            *counts.entry(flow.kind()).or_default() += 1;
+        }
+        let is_many = |crowd: &&FlowSummary| counts.get(&crowd.kind()) > Some(&most);
+        let mut shown: Vec<&FlowSummary> = self.crowds.iter().filter(is_many).collect();
+        declared.retain(|flow| shown.iter().all(|crowd| crowd.kind() != flow.kind()));
+        shown.extend(declared);
+        shown
     }
 }
 
@@ -129,6 +146,10 @@ pub struct FlowSummary {
     pub type_name: String,
     /// `up` or `down`.
     pub direction: String,
+    /// The number of flows that are taken together; `None` for a single one, and in the results of
+    /// older programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
     /// Payload that arrived, per second of the measured time.
     pub goodput_bps: Option<f64>,
     /// Payload that arrived from the start of the flow to its end.
@@ -140,7 +161,7 @@ pub struct FlowSummary {
     /// The completion times of all transfers of the flow.
     pub fct: Option<Percentiles>,
     /// Transfers or pages that had begun and were not complete at the end; `None` for a flow without
-    /// them, and in the results of older programs.
+    /// them, for a connection of a recorded program, and in the results of older programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open: Option<u64>,
     /// The sender's smoothed round-trip time, over its samples.
@@ -229,9 +250,26 @@ impl FlowSummary {
         self.has_figure("fct.p50") && !self.has_figure("fct")
     }
 
-    /// Returns whether the flow has transfers or pages, of which some may be open.
+    /// Returns whether the flow has transfers or pages, of which some may be open. A connection of a
+    /// program that was recorded has none: it lasts as long as the program keeps it open.
     pub fn has_transfers(&self) -> bool {
-        self.fct.is_some() || self.open.is_some()
+        self.open.is_some()
+    }
+
+    /// Returns the type and the direction.
+    fn kind(&self) -> (&str, &str) {
+        (&self.type_name, &self.direction)
+    }
+
+    /// Returns how many of `flows`, from the first on, are those of this group: their numbers begin
+    /// with 1. Without its number of flows, they end where the numbers do.
+    fn members(&self, flows: &[FlowSummary]) -> usize {
+        let is_member = |(number, flow): &(u64, &FlowSummary)| {
+            let own = flow.name.strip_prefix(&self.name);
+            own.and_then(|own| own.strip_prefix('-')) == Some(number.to_string().as_str())
+        };
+        let most = self.count.unwrap_or(u64::MAX);
+        (1..=most).zip(flows).take_while(is_member).count()
     }
 
     fn has_figure(&self, name: &str) -> bool {
@@ -309,6 +347,7 @@ mod tests {
                 .map(flow)
                 .into(),
             groups: ["web", "a"].map(flow).into(),
+            crowds: Vec::new(),
             pipes: Vec::new(),
             total_goodput_bps: None,
             directions: Vec::new(),
@@ -320,6 +359,13 @@ mod tests {
         let declared = summary.declared();
         let names: Vec<&str> = declared.iter().map(|flow| flow.name.as_str()).collect();
         assert_eq!(names, ["bulk-1", "web", "web-9", "ping", "a"]);
+        // With the number of its flows, a group ends before the next number, too.
+        let mut summary = summary;
+        summary.groups[0].count = Some(2);
+        summary.flows[3].name = "web-3".into();
+        let declared = summary.declared();
+        let names: Vec<&str> = declared.iter().map(|flow| flow.name.as_str()).collect();
+        assert_eq!(names, ["bulk-1", "web", "web-3", "ping", "a"]);
     }
 
     #[test]

@@ -97,3 +97,74 @@ fn only_flows_with_transfers_have_open_ones() {
     ];
     assert_eq!(open(sized, samples), (1, Some(2)));
 }
+
+#[test]
+fn a_group_has_the_number_of_its_flows() {
+    let all = meters("[[flow]]\ntype = \"tcp\"\ncount = 3\n", &[&[], &[], &[]]);
+    let all: Vec<_> = all.iter().collect();
+    assert_eq!(flow_meter::summarise("tcp", &all, WARM).count, Some(3));
+    assert_eq!(flow_meter::summarise("tcp-1", &all[..1], WARM).count, None);
+}
+
+/// Measures a run of 60 s with this many files of 100 kB, the first of which are two. The flows are
+/// complete after 1 s, 2 s and so on, and the last one never.
+fn with_files(declared: usize, ends: Option<[&str; 2]>) -> Summary {
+    let file = |n: usize| {
+        let count = if n == 0 { "count = 2\n" } else { "" };
+        format!("[[flow]]\ntype = \"tcp\"\nname = \"f{n}\"\nbytes = \"100kB\"\n{count}")
+    };
+    let flows: String = (0..declared).map(file).collect();
+    let text = format!("duration = \"60s\"\n[link]\nrate = \"10Mbit/s\"\n{flows}");
+    let variant = Scenario::parse("x.toml", &text, &[]).unwrap().remove(0);
+    let environment = crate::Environment::here(Backend::Sim, "2026-01-02T03:04:05Z".into());
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = RunWriter::create(temp.path(), &variant, &environment).unwrap();
+    if let Some(ends) = ends {
+        writer.set_ends(ends);
+    }
+    for (flow, second) in (0..).zip(1..=declared as u64) {
+        let sample = crate::FlowSample {
+            received_bytes: Some(100_000),
+            ..crate::FlowSample::empty(Time::from_ns(1000 * second * MS), flow)
+        };
+        writer.flow_sample(&sample).unwrap();
+    }
+    let end = End::complete(Time::from_ns(60_000 * MS));
+    measure(&writer.finish(end).unwrap()).unwrap()
+}
+
+#[test]
+fn many_flows_with_transfers_are_measured_together() {
+    let summary = with_files(9, None);
+    let [crowd] = summary.crowds.as_slice() else {
+        panic!("all have one type and direction: {:?}", summary.crowds);
+    };
+    // Of ten flows, the last is open after 60 s, longer than the others, which took 1 s to 9 s. The
+    // median has rank 5, and the 95th percentile rank 10: 0.95 * 10 = 9.5.
+    let (name, count, open) = (crowd.name.as_str(), crowd.count, crowd.open);
+    assert_eq!((name, count, open), ("10 flows", Some(10), Some(1)));
+    let fct = crowd.fct.unwrap();
+    let found = (fct.count, fct.p50_ns, fct.p95_ns);
+    assert_eq!(found, (9, 5000 * MS, 60_000 * MS));
+    assert_eq!(summary.transfers(8), [crowd]);
+    // Where the limit is higher, each declaration has its own.
+    let names = |summary: &Summary, most| -> Vec<String> {
+        let shown = summary.transfers(most).into_iter();
+        shown.map(|flow| flow.name.clone()).collect()
+    };
+    let each = ["f0", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8"];
+    assert_eq!(names(&summary, 9), each);
+    // Eight declarations are few.
+    let few = with_files(8, None);
+    assert_eq!(few.crowds, []);
+    assert_eq!(names(&few, 8), each[..8]);
+}
+
+#[test]
+fn connections_of_a_recorded_program_are_no_transfers() {
+    let summary = with_files(9, Some(crate::PROGRAM_ENDS));
+    assert_eq!(summary.crowds, []);
+    assert!(summary.transfers(24).is_empty());
+    // How long they lasted stays known.
+    assert_eq!(summary.flows[2].fct_ns, Some(3000 * MS));
+}

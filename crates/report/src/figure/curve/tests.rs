@@ -19,6 +19,7 @@ fn results(goodputs: &[(&str, Option<f64>)]) -> Vec<VariantResult> {
             },
             flows: Vec::new(),
             groups: Vec::new(),
+            crowds: Vec::new(),
             pipes: Vec::new(),
             total_goodput_bps: goodput.map(|mbps| mbps * 1e6),
             directions: Vec::new(),
