@@ -155,8 +155,7 @@ fn routed_flows_of_all_workers_share_a_pipe_fairly() {
 
 /// Bytes of each transfer.
 const TRANSFER: usize = 700_000;
-/// So many flows that the kernel's random hash puts all of them into one of two queues in one of
-/// 2^23 runs.
+/// The kernel's random hash puts this number of flows into one of two queues in one of 2^23 runs.
 const FLOWS: usize = 24;
 
 fn transfer(mut from: TcpStream, mut to: TcpStream, received: &AtomicU64) {
