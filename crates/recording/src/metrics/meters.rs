@@ -174,11 +174,7 @@ impl Meters {
             .map(|meter| summarise(&meter.name, &[meter], warm))
             .collect();
         let crowds = match run.is_of_program() {
-            true => {
-                // A connection lasts as long as the program keeps it open.
-                flows.iter_mut().for_each(|flow| flow.open = None);
-                Vec::new()
-            }
+            true => Vec::new(),
             false => crowds(&meters),
         };
         let groups = scenario.flows.iter().filter(|flow| flow.count > 1);
@@ -192,6 +188,11 @@ impl Meters {
             .filter_map(|direction| together(direction, &meters, &mut flows, &scenario.measure))
             .collect();
         let mut groups: Vec<FlowSummary> = groups.collect();
+        if run.is_of_program() {
+            // A connection lasts as long as the program keeps it open.
+            let all = flows.iter_mut().chain(&mut groups);
+            all.for_each(|flow| flow.open = None);
+        }
         for group in &mut groups {
             let of_it = |(meter, _): &(&FlowMeter, &FlowSummary)| meter.flow.name == group.name;
             let taken = meters.iter().zip(&flows).filter(of_it);
