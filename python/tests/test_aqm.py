@@ -74,13 +74,11 @@ def test_an_error_stops_the_aqm_and_its_packets_pass(
     assert [queue.dequeue(1) for _ in range(3)] == [(0, 1, 0), (1, 1, 0), (2, 1, 0)]
     lines = capfd.readouterr().err
     assert lines.count("is stopped at 1 ns") == 1
-    if body == "return 7":
-        assert "in `on_dequeue`, for a packet of flow 00000000, 100 bytes, it returned 7" in lines
     if "KeyError" in body:
         assert "a.py" in lines
         assert "KeyError" in lines
     if body == "return 7":
-        assert "for packet 0 (100 bytes, arrived at 0 ns), it returned 7, which is none of" in lines
+        assert "in `on_dequeue`, for packet 0 (100 bytes, arrived at 0 ns), it returned 7" in lines
 
 
 def test_randomness_is_that_of_the_queues_seed(tmp_path: Path) -> None:

@@ -155,8 +155,8 @@ fn routed_flows_of_all_workers_share_a_pipe_fairly() {
 
 /// Bytes of each transfer.
 const TRANSFER: usize = 700_000;
-/// The kernel's random hash puts this number of flows into one of two queues in one of 2^23 runs.
-const FLOWS: usize = 24;
+/// The kernel's random hash puts this number of transfers into one of two queues in one of 2^23 runs.
+const TRANSFERS: usize = 24;
 
 fn transfer(mut from: TcpStream, mut to: TcpStream, received: &AtomicU64) {
     std::thread::scope(|scope| {
@@ -193,7 +193,7 @@ fn tcp_passes_both_ways_through_a_pipe_that_workers_share() {
     let router = network.start_two(config, &[]);
     let listener = network.h3.enter(|| TcpListener::bind((H3, 9)).unwrap());
     let listener = listener.unwrap();
-    let pairs: Vec<(TcpStream, TcpStream)> = (0..FLOWS)
+    let pairs: Vec<(TcpStream, TcpStream)> = (0..TRANSFERS)
         .map(|_| {
             let near = network.h2.enter(|| TcpStream::connect((H3, 9)).unwrap());
             (near.unwrap(), listener.accept().unwrap().0)
@@ -212,7 +212,7 @@ fn tcp_passes_both_ways_through_a_pipe_that_workers_share() {
     });
     let took = begin.elapsed();
     let bytes = received.load(Ordering::Relaxed);
-    assert_eq!(bytes, (FLOWS * TRANSFER) as u64);
+    assert_eq!(bytes, (TRANSFERS * TRANSFER) as u64);
     // Headers come on top, so the payload is slower than the pipe.
     assert!(bytes as f64 * 8.0 / took.as_secs_f64() < 80e6, "{took:?}");
     let status = network.status();
