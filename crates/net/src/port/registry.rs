@@ -177,11 +177,15 @@ pub trait Playback {
 
     /// Returns whether the port can write the frames of an instant without waiting for its file. A host
     /// that keeps the time lets the time stand still meanwhile.
-    fn has_room(&self) -> bool;
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Returns the system's answer to the last write, if the port's file refused it; it is tried again, or
     /// given up at the end. `None` as soon as the file accepts a write, or if there is no file to write.
-    fn write_error(&self) -> Option<String>;
+    fn write_error(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The reason why a port cannot be opened: the error of its kind.
