@@ -163,7 +163,7 @@ impl Behind {
         has_room
     }
 
-    /// Returns whether most of the buffers are free, so that what is written next need not wait.
+    /// Returns whether most of the buffers are free: the next frames can be written without a wait.
     pub(super) fn has_room(&self) -> bool {
         let waiting = self.length - self.shared.accepted.load(Ordering::Relaxed);
         self.thread.is_none() || waiting < MUCH_WAITING
