@@ -13,9 +13,7 @@ use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings as EngineSettings};
 
 use super::*;
-use sluice_router::control::{
-    Answered, Builder, Given, Orders, PAGE_CLIENTS, Watched, Work, inbox,
-};
+use sluice_router::control::{Answered, Builder, Orders, PAGE_CLIENTS, Watched, Work, inbox};
 use sluice_router::forward::Lateness;
 use sluice_router::process::Status;
 
@@ -53,9 +51,12 @@ impl Served {
                             order.answer.send(Answered::Draft(draft));
                             continue;
                         }
-                        Work::Commands { text, mode, files } => {
+                        Work::Commands {
+                            text,
+                            mode,
+                            mut files,
+                        } => {
                             let mut output = Output::default();
-                            let mut files = Given(&files);
                             let result =
                                 firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
                             let answered = Answered::Commands(Box::new(output), result);

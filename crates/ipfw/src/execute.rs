@@ -120,8 +120,8 @@ impl Firewall {
     ) -> Result<(), CommandError> {
         let said = output.warnings.len();
         let mut on_line = || {
-            let folder = run.files.folder();
-            let parsed = grammar::parse_in(folder, line, number, self.switches.is_compat)?;
+            let loaders = run.files.loaders();
+            let parsed = grammar::parse_with(loaders, line, number, self.switches.is_compat)?;
             output.warnings.extend(parsed.warnings);
             for notice in parsed.notices {
                 put(output, format_args!("{notice}\n"));

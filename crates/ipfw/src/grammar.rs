@@ -15,7 +15,10 @@ mod rule;
 mod rule_text;
 mod table;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+
+use sluice_core::registry::Loaders;
+use sluice_loader::Here;
 
 pub use command::{Command, Invocation, SetCommand, Span as NumberSpan, Switch, Variable};
 pub use condition::{Clause, Term};
@@ -75,23 +78,23 @@ pub struct Line {
 /// assert_eq!(error.at.unwrap().column, 27);
 /// ```
 pub fn parse(text: &str, number: u32, compat: bool) -> Result<Line, CommandError> {
-    parse_in(Path::new(""), text, number, compat)
+    parse_with(&Here, text, number, compat)
 }
 
-/// Does the same as [`parse`] with paths of algorithms that are relative to `folder`.
+/// Does the same as [`parse`], and finds algorithms such as `wasm:my.wasm` by `loaders`.
 ///
 /// # Errors
 ///
 /// As [`parse`].
-pub fn parse_in(
-    folder: &Path,
+pub fn parse_with(
+    loaders: &dyn Loaders,
     text: &str,
     number: u32,
     compat: bool,
 ) -> Result<Line, CommandError> {
     let words = token::words(text, number);
     let mut p = Parser::new(&words, compat);
-    p.folder = folder;
+    p.loaders = loaders;
     let invocation = if words.tokens.is_empty() {
         None
     } else {
@@ -102,6 +105,24 @@ pub fn parse_in(
         warnings: p.warnings,
         notices: p.notices,
     })
+}
+
+/// Returns the words of `text` for which a file would be read where an algorithm is expected, such as
+/// `wasm:my.wasm`.
+pub fn words_of_files(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let schemes: Vec<String> = sluice_loader::loaders()
+        .iter()
+        .map(|loader| format!("{}:", loader.scheme()))
+        .collect();
+    for (line, number) in text.lines().zip(1..) {
+        if schemes.iter().any(|scheme| line.contains(scheme)) {
+            let words = token::words(line, number).tokens;
+            let words = words.into_iter().map(|token| token.text.into_owned());
+            found.extend(words.filter(|word| sluice_loader::reads_file(word)));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

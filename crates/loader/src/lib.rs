@@ -140,13 +140,21 @@ pub fn report(message: &str) {
 /// # Errors
 /// As [`Spec::parse_with`].
 pub fn parse_queue(text: &str, folder: &Path) -> Result<Spec, SpecError> {
-    Spec::parse_with(text, &Folder(folder))
+    Spec::parse_with(text, &InFolder(folder))
 }
 
 /// Returns the algorithm that `word` loads, or why it cannot be loaded; `None` if `word` has no
 /// scheme. Paths are relative to `folder`.
 pub fn load(word: &str, folder: &Path) -> Option<Result<&'static Algorithm, String>> {
-    Folder(folder).load(word)
+    InFolder(folder).load(word)
+}
+
+/// Returns whether a file is read to find the algorithm called `word`: whether its scheme is that of a
+/// registered loader.
+pub fn reads_file(word: &str) -> bool {
+    let plain = word.strip_prefix("fq_").unwrap_or(word);
+    let scheme = plain.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| loaders().iter().any(|l| l.scheme() == scheme))
 }
 
 /// Returns what was read when `algorithm` was loaded: the content of its file, followed by a hash of the
@@ -189,10 +197,21 @@ impl Outside for Absent {
     }
 }
 
-/// Loads files relative to a folder.
-struct Folder<'a>(&'a Path);
+/// Loads files relative to the folder of the process, or to that of [`relative_to`].
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
 
-impl Loaders for Folder<'_> {
+impl Loaders for Here {
+    fn load(&self, word: &str) -> Option<Result<&'static Algorithm, String>> {
+        load(word, Path::new(""))
+    }
+}
+
+/// Loads files relative to a folder.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InFolder<P>(pub P);
+
+impl<P: AsRef<Path>> Loaders for InFolder<P> {
     fn load(&self, word: &str) -> Option<Result<&'static Algorithm, String>> {
         let (form, plain) = match word.strip_prefix("fq_") {
             Some(rest) => (Form::FlowQueued, rest),
@@ -202,7 +221,7 @@ impl Loaders for Folder<'_> {
         let Some(loader) = loaders().iter().find(|l| l.scheme() == scheme) else {
             return Some(Err(unknown(word, scheme)));
         };
-        let entry = entry(*loader, form, word, argument, self.0);
+        let entry = entry(*loader, form, word, argument, self.0.as_ref());
         Some(entry.map_err(|why| format!("cannot load `{word}`: {why}")))
     }
 }

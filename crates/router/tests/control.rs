@@ -8,16 +8,63 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use sluice_core::aqm::Aqm;
+use sluice_core::aqm::droptail::DropTail;
+use sluice_core::param::{ParamError, Values};
+use sluice_core::registry::{Outside, Started};
 use sluice_core::{Cx, DropCounter, Rng, Time};
-use sluice_ipfw::{Firewall, NoFiles, Output, Settings};
+use sluice_ipfw::{Firewall, Output, Settings};
+use sluice_loader::{Code, Loaded, Loader, Source};
 use sluice_router::control::{
     Answered, Builder, How, Inbox, Limits, Listener, Reply, Request, ServeError, TurnedAway, Work,
     ask, inbox,
 };
+
+/// The name of the loop's thread.
+const LOOP: &str = "loop";
+
+/// The AQMs `noted:FILE`, which pass every packet. Notes the threads that load one.
+struct Noted;
+
+static LOADED_ON: Mutex<Vec<Option<String>>> = Mutex::new(Vec::new());
+
+impl Loader for Noted {
+    fn scheme(&self) -> &'static str {
+        "noted"
+    }
+    fn synopsis(&self) -> &'static str {
+        "noted:FILE"
+    }
+    /// The first of the two functions that read.
+    fn others(&self, _source: &Source<'_>) -> Result<Vec<u8>, String> {
+        let name = thread::current().name().map(str::to_owned);
+        LOADED_ON.lock().unwrap().push(name);
+        Ok(Vec::new())
+    }
+    fn load(&self, _source: &Source<'_>) -> Result<Loaded, String> {
+        Ok(Loaded {
+            doc: String::new(),
+            params: Vec::new(),
+            code: Code::Aqm(Box::new(Noted)),
+        })
+    }
+}
+
+impl Outside for Noted {
+    fn start(&self, _values: &Values) -> Result<Box<dyn Started>, ParamError> {
+        Ok(Box::new(Noted))
+    }
+}
+
+impl Started for Noted {
+    fn aqm(&self) -> Box<dyn Aqm> {
+        Box::new(DropTail)
+    }
+}
 
 /// A loop without packets: an engine that executes orders until the test ends.
 struct Served {
@@ -39,7 +86,8 @@ impl Served {
         let folder = tempfile::tempdir().unwrap();
         let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let (end, ended) = channel();
-        let thread = thread::spawn(move || carry_out(inbox, &ended));
+        let packet_loop = thread::Builder::new().name(LOOP.into());
+        let thread = packet_loop.spawn(move || carry_out(inbox, &ended)).unwrap();
         let turned_away = Arc::clone(orders.turned_away());
         let listener = Listener::open(&folder.path().join("s"), orders, SHORT).unwrap();
         Served {
@@ -125,9 +173,12 @@ fn carry_out(mut inbox: Inbox<u32>, ended: &Receiver<()>) {
                 Work::Replace(_) | Work::Watch(_) | Work::Report => {
                     unreachable!("no test replaces the configuration or watches")
                 }
-                Work::Commands { text, mode, .. } => {
+                Work::Commands {
+                    text,
+                    mode,
+                    mut files,
+                } => {
                     let mut output = Output::default();
-                    let mut files = NoFiles;
                     let result = firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
                     Answered::Commands(Box::new(output), result)
                 }
@@ -166,6 +217,49 @@ fn commands_are_carried_out_and_refusals_come_back() {
     assert_eq!((failure.place.line, failure.place.column), (1, 27));
     let state = served.ask("--json pipe show").state.unwrap();
     assert!(state.get().contains(r#""rate_bps":10000000"#), "{state}");
+}
+
+#[test]
+fn the_loop_reads_no_file_of_an_algorithm() {
+    sluice_loader::register(&[&Noted]);
+    let served = Served::start();
+    // Tests run in the folder of the package, and any file will do.
+    let both = "pipe 3 config bw 1Mbit/s noted:Cargo.toml\npipe 3 show";
+    let how = |how, commands: &str| {
+        let Request::Commands { files, .. } = request_of("") else {
+            unreachable!("it has commands");
+        };
+        let commands = commands.to_owned();
+        let reply = ask(
+            &served.path(),
+            &Request::Commands {
+                commands,
+                how,
+                files,
+            },
+        )
+        .unwrap();
+        assert!(reply.error.is_none(), "{:?}", reply.error);
+        reply.stdout
+    };
+    how(How::Command, "pipe 1 config bw 1Mbit/s noted:Cargo.toml");
+    how(How::Command, "sched 2 config type fq_noted:Cargo.toml");
+    assert!(how(How::Batch, both).contains(" noted:Cargo.toml"));
+    assert!(how(How::Atomic, both).contains(" noted:Cargo.toml"));
+    let loaded_on = LOADED_ON.lock().unwrap();
+    assert!(loaded_on.len() >= 4, "{loaded_on:?}");
+    let by_loop = loaded_on
+        .iter()
+        .filter(|name| name.as_deref() == Some(LOOP));
+    assert_eq!(by_loop.count(), 0, "{loaded_on:?}");
+    drop(loaded_on);
+    // A file that cannot be read is named, with its place in the command.
+    let refused = served
+        .ask("pipe 4 config bw 1Mbit/s noted:absent")
+        .error
+        .unwrap();
+    assert!(refused.message.contains("absent"), "{}", refused.message);
+    assert_eq!((refused.place.line, refused.place.column), (1, 26));
 }
 
 #[test]

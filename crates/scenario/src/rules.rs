@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
-use sluice_core::registry::Algorithm;
+use sluice_core::registry::{Algorithm, Loaders};
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::grammar::{self, Command};
 use sluice_ipfw::{Files, Firewall, Interface, NoFiles, Output, Prepared, Settings, Warning};
+use sluice_loader::InFolder;
 
 use super::error::{Problem, Problems};
 use super::field::wrong_type;
@@ -36,16 +37,16 @@ impl PartialEq for Rules {
 
 impl Eq for Rules {}
 
-/// The folder of the algorithms; no other file can be read.
-struct Algorithms<'a>(&'a Path);
+/// Reads the files of algorithms, and no others.
+struct Algorithms<'a>(InFolder<&'a Path>);
 
 impl Files for Algorithms<'_> {
     fn read(&mut self, path: &str) -> Result<String, String> {
         NoFiles.read(path)
     }
 
-    fn folder(&self) -> &Path {
-        self.0
+    fn loaders(&self) -> &dyn Loaders {
+        &self.0
     }
 }
 
@@ -66,7 +67,12 @@ impl Rules {
         let (mut rng, mut sink) = (Rng::from_seed(seed), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
         firewall
-            .batch(&self.text, false, &mut Algorithms(&self.folder), &mut cx)
+            .batch(
+                &self.text,
+                false,
+                &mut Algorithms(InFolder(&self.folder)),
+                &mut cx,
+            )
             .map_err(|error| error.to_string())?;
         Ok(firewall)
     }
@@ -85,7 +91,7 @@ impl Rules {
         let (settings, mut output) = (Settings::default(), Output::default());
         let interfaces = Rules::interfaces();
         // What is refused was refused when the scenario was read.
-        let mut files = Algorithms(&self.folder);
+        let mut files = Algorithms(InFolder(&self.folder));
         Prepared::check(&settings, interfaces, &self.text, &mut files, &mut output);
         let name = self.path.as_deref().unwrap_or("rules");
         let line = |warning: &Warning| match warning.at {
@@ -104,7 +110,7 @@ impl Rules {
         let bare = |(line, number): (&str, u32)| {
             // A wrong line was refused before, so what cannot be parsed names an algorithm that a
             // recording does not contain.
-            let parsed = grammar::parse_in(&self.folder, line, number, false)
+            let parsed = grammar::parse_with(&InFolder(&self.folder), line, number, false)
                 .or_else(|_| grammar::parse(before_file(line), number, false));
             let parsed = parsed.ok().and_then(|parsed| parsed.invocation);
             let Some(mut invocation) = parsed else {

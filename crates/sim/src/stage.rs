@@ -4,10 +4,12 @@ use crate::error::ConfigError;
 use crate::ids::LinkId;
 use crate::topology::{Link, Router};
 use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
+use sluice_core::registry::Loaders;
 use sluice_core::{Backlog, Cx, DropCounter, Rate, Rng, Span, Time, Wake};
 use sluice_ipfw::{CommandError, Files, Firewall, Interface, NoFiles, Output};
+use sluice_loader::InFolder;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A link or a router, with its delay and its later changes.
 pub(crate) struct Stage {
@@ -40,7 +42,7 @@ pub(crate) enum Engine {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     files: BTreeMap<String, String>,
-    folder: PathBuf,
+    folder: InFolder<PathBuf>,
 }
 
 impl Files for Texts {
@@ -53,7 +55,7 @@ impl Files for Texts {
         text.ok_or_else(|| format!("the simulation has no such file; it has: {}", known()))
     }
 
-    fn folder(&self) -> &Path {
+    fn loaders(&self) -> &dyn Loaders {
         &self.folder
     }
 }
@@ -94,7 +96,7 @@ impl Stage {
         firewall.set_interfaces(settings.interfaces.iter().map(interface).collect());
         let mut texts = Texts {
             files: settings.files.clone(),
-            folder: settings.folder.clone(),
+            folder: InFolder(settings.folder.clone()),
         };
         let (mut draws, mut sink) = (rng.clone(), DropCounter::default());
         let mut cx = Cx::new(Time::ZERO, &mut draws, &mut sink);

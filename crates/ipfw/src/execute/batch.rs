@@ -1,6 +1,7 @@
 //! A long text of commands, executed piece by piece, so that a host forwards packets in between.
 
 use sluice_core::event::Cx;
+use sluice_core::registry::NoLoaders;
 
 use super::Run;
 use crate::engine::{Firewall, Mode, Output};
@@ -41,7 +42,9 @@ impl Firewall {
             Mode::Command => {}
             Mode::Atomic | Mode::Replace => return None,
         }
-        let parsed = grammar::parse(text.trim_end(), 1, self.switches.is_compat).ok()?;
+        // A command that names a batch loads no algorithm.
+        let is_compat = self.switches.is_compat;
+        let parsed = grammar::parse_with(&NoLoaders, text.trim_end(), 1, is_compat).ok()?;
         let invocation = parsed.invocation?;
         let Command::Batch(path) = invocation.command else {
             return None;

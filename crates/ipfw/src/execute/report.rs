@@ -1,6 +1,7 @@
 //! What several workers with one configuration have counted together.
 
 use sluice_core::event::{Cx, DropCounter};
+use sluice_core::registry::NoLoaders;
 use sluice_core::{Rng, Time};
 
 use super::draft::{Beside, shows_rules};
@@ -96,7 +97,7 @@ impl Draft {
 
 /// Returns whether `text` is one command that only shows rules, states or variables.
 pub fn shows_only(text: &str) -> bool {
-    let parsed = grammar::parse(text.trim_end(), 1, false);
+    let parsed = grammar::parse_with(&NoLoaders, text.trim_end(), 1, false);
     let invocation = parsed.ok().and_then(|parsed| parsed.invocation);
     invocation.is_some_and(|it| !it.flags.check_only && shows_rules(&it.command))
 }

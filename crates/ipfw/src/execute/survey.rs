@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use sluice_core::event::Cx;
+use sluice_core::registry::NoLoaders;
 use sluice_core::units::Time;
 
 use crate::engine::{Firewall, Output};
@@ -49,7 +50,8 @@ impl Firewall {
         if text.trim_end().contains('\n') {
             return None;
         }
-        let line = grammar::parse(text, 1, self.switches.is_compat).ok()?;
+        // A command that shows something loads no algorithm.
+        let line = grammar::parse_with(&NoLoaders, text, 1, self.switches.is_compat).ok()?;
         let invocation = line.invocation.filter(|i| !i.flags.check_only)?;
         let Command::ShowObjects(kind, spans) = &invocation.command else {
             return None;

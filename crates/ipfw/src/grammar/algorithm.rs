@@ -42,10 +42,9 @@ pub(super) fn write_values(f: &mut fmt::Formatter<'_>, values: &Values) -> fmt::
         .try_for_each(|word| write!(f, " {word}"))
 }
 
-/// Returns the algorithm that a word such as `wasm:my.wasm` loads; its path is relative to the
-/// folder of the parser.
+/// Returns the algorithm that a word such as `wasm:my.wasm` loads.
 pub(super) fn loaded(p: &Parser<'_>, word: At<&str>) -> Parse<Option<&'static Algorithm>> {
-    let found = sluice_loader::load(word.value, p.folder).transpose();
+    let found = p.loaders.load(word.value).transpose();
     found.map_err(|why| CommandError::new(ErrorKind::Contradiction(why), word.at))
 }
 

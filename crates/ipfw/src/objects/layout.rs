@@ -9,13 +9,13 @@
 //! A command changes the layout only after it has been checked completely.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use sluice_core::link::{LinkParams, Profile};
 use sluice_core::param::{Value, Values};
-use sluice_core::registry::Spec;
+use sluice_core::registry::{Loaders, Spec};
 use sluice_core::units::{Rate, Span};
+use sluice_loader::Here;
 
 mod flowsets;
 mod reverts;
@@ -173,10 +173,10 @@ pub trait Files {
     /// The host's reason why it cannot be read.
     fn read(&mut self, path: &str) -> Result<String, String>;
 
-    /// Returns the folder that the paths of algorithms such as `wasm:my.wasm` are relative to; that of
-    /// the process by default.
-    fn folder(&self) -> &Path {
-        Path::new("")
+    /// Returns what finds algorithms such as `wasm:my.wasm`; by default, their files are read, with paths
+    /// relative to the folder of the process.
+    fn loaders(&self) -> &dyn Loaders {
+        &Here
     }
 }
 

@@ -1,7 +1,8 @@
 //! The cursor over the words of a command.
 
 use std::borrow::Cow;
-use std::path::Path;
+
+use sluice_core::registry::{Loaders, NoLoaders};
 
 use super::error::{CommandError, ErrorKind, Warning};
 use super::token::{At, Position, Token, Words};
@@ -13,8 +14,8 @@ pub(crate) struct Parser<'t> {
     end: Position,
     /// Whether dummynet's reading applies where the two differ.
     pub compat: bool,
-    /// The folder that the paths of algorithms are relative to.
-    pub folder: &'t Path,
+    /// Finds algorithms such as `wasm:my.wasm`.
+    pub loaders: &'t dyn Loaders,
     /// Parts that are accepted but do not do what they appear to say.
     pub warnings: Vec<Warning>,
     /// Lines that dummynet's own command prints while it parses.
@@ -30,7 +31,7 @@ impl<'t> Parser<'t> {
             next: 0,
             end: words.end,
             compat,
-            folder: Path::new(""),
+            loaders: &NoLoaders,
             warnings: Vec::new(),
             notices: Vec::new(),
         }

@@ -22,7 +22,7 @@ use sluice_ipfw::watch::Watching;
 use super::bell::{Claim, Flag};
 use super::journal::changes;
 use super::team::{Team, Ticket};
-use super::{Given, Journal, Texts, TurnedAway};
+use super::{Attached, Given, Journal, Texts, TurnedAway};
 use crate::forward::Lateness;
 use crate::rtt::RttCounts;
 
@@ -35,8 +35,8 @@ pub enum Work {
         text: String,
         /// How they are executed.
         mode: Mode,
-        /// The files that the commands name.
-        files: Texts,
+        /// The files and algorithms that the commands name.
+        files: Attached,
     },
     /// Use this configuration in place of the whole old one.
     Replace(Box<Prepared>),
@@ -425,6 +425,7 @@ impl<T> Orders<T> {
             return Ok(answered);
         }
         if mode != Mode::Replace {
+            let files = Attached::new(&text, files);
             return self.order(Work::Commands { text, mode, files }, patience);
         }
         let mut output = Output::default();

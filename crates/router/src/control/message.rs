@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sluice_ipfw::grammar::Position;
+use sluice_core::registry::{Algorithm, Loaders};
+use sluice_ipfw::grammar::{Position, words_of_files};
 use sluice_ipfw::{CommandError, Files, Mode, Output, Snapshot, Warning};
+use sluice_loader::Here;
 
 use super::{Answered, Refused};
 
@@ -52,7 +54,8 @@ pub enum FileText {
     Unreadable(String),
 }
 
-/// Files that came with commands. A router does not open files on a client's request.
+/// Files that came with commands. A router does not open a file on a client's request, but for algorithms
+/// that the commands load.
 #[derive(Clone, Copy, Debug)]
 pub struct Given<'a>(pub &'a Texts);
 
@@ -62,6 +65,55 @@ impl Files for Given<'_> {
             Some(FileText::Text(text)) => Ok(text.clone()),
             Some(FileText::Unreadable(why)) => Err(why.clone()),
             None => Err("its text did not come with the command".into()),
+        }
+    }
+}
+
+/// The files that came with commands, and the algorithms that the commands load, such as
+/// `wasm:my.wasm`: the packet loop reads no files.
+#[derive(Clone, Debug, Default)]
+pub struct Attached {
+    texts: Texts,
+    algorithms: BTreeMap<String, Result<&'static Algorithm, String>>,
+}
+
+impl Attached {
+    /// Loads the algorithms that the commands name, and those that the files name, on this thread.
+    pub fn new(commands: &str, texts: Texts) -> Attached {
+        let mut words = words_of_files(commands);
+        for file in texts.values() {
+            if let FileText::Text(text) = file {
+                words.append(&mut words_of_files(text));
+            }
+        }
+        let load = |word: String| Some((Here.load(&word)?, word));
+        let loaded = words.into_iter().filter_map(load);
+        Attached {
+            algorithms: loaded.map(|(loaded, word)| (word, loaded)).collect(),
+            texts,
+        }
+    }
+}
+
+impl Files for Attached {
+    fn read(&mut self, path: &str) -> Result<String, String> {
+        Given(&self.texts).read(path)
+    }
+
+    fn loaders(&self) -> &dyn Loaders {
+        self
+    }
+}
+
+impl Loaders for Attached {
+    fn load(&self, word: &str) -> Option<Result<&'static Algorithm, String>> {
+        match self.algorithms.get(word) {
+            Some(loaded) => Some(loaded.clone()),
+            None if sluice_loader::reads_file(word) => {
+                Some(Err(format!("`{word}` did not come with the command")))
+            }
+            // It loads nothing, and says why.
+            None => Here.load(word),
         }
     }
 }

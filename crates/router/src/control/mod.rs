@@ -33,7 +33,7 @@ pub use inbox::{
 pub(crate) use journal::changes;
 pub use journal::{Change, Journal};
 pub use message::{
-    Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
+    Attached, Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, Sources, read_request};
 pub use socket_file::{SocketError, SocketFile};

@@ -13,10 +13,10 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use sluice_ipfw::Snapshot;
+use sluice_ipfw::{Mode, Snapshot};
 
 use super::socket_file::{SocketError, SocketFile};
-use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Why, Work};
+use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Texts, Why, Work};
 
 /// The limits for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -337,7 +337,7 @@ fn serve<T: Serialize>(
                 let sample = sources.map(|sources| (sources.samples)(after, limits.work));
                 write(&sampled::<T>(sample), &mut replies)?;
             }
-            Ok(Asked::Work(Work::Commands { text, mode, files })) => {
+            Ok(Asked::Commands { text, mode, files }) => {
                 let answer = orders.commands(by, (text, mode, files), limits.work);
                 reply(answer, &mut replies)?;
             }
@@ -376,6 +376,15 @@ fn has_request(requests: &mut BufReader<Timed<'_>>) -> bool {
 /// A request as the server handles it.
 #[derive(Debug)]
 pub enum Asked {
+    /// Commands.
+    Commands {
+        /// The commands, one per line.
+        text: String,
+        /// How they are executed.
+        mode: Mode,
+        /// The files that the commands name.
+        files: Texts,
+    },
     /// An order for the loop.
     Work(Work),
     /// A sample with a number above `after`.
@@ -412,11 +421,11 @@ pub fn read_request(line: &[u8]) -> Result<Asked, String> {
             commands,
             how,
             files,
-        }) => Ok(Asked::Work(Work::Commands {
+        }) => Ok(Asked::Commands {
             text: commands,
             mode: how.into(),
             files,
-        })),
+        }),
         Ok(Request::Status {}) => Ok(Asked::Work(Work::Status)),
         Ok(Request::Save {}) => Ok(Asked::Work(Work::Draft)),
         Ok(Request::Watch { after }) => Ok(Asked::Sample { after }),

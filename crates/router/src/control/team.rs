@@ -18,7 +18,9 @@ use sluice_net::Clock;
 use super::bell::Claim;
 use super::inbox::{Door, WAITING, door};
 use super::journal::changes;
-use super::{Answered, Builder, Given, Inbox, Orders, Refused, Texts, Watched, Work, origin_s};
+use super::{
+    Answered, Attached, Builder, Given, Inbox, Orders, Refused, Texts, Watched, Work, origin_s,
+};
 use crate::rtt::RttCounts;
 
 /// What several loops have in common.
@@ -188,6 +190,7 @@ impl<T> Orders<T> {
         }
         // A trial is executed on a copy.
         if is_one && !changes(&text) && !Draft::is_for(&text, mode) {
+            let files = Attached::new(&text, files);
             return self.order(Work::Commands { text, mode, files }, left());
         }
         loop {
@@ -205,6 +208,7 @@ impl<T> Orders<T> {
                 Amendment::Change(amended) => amended,
                 Amendment::Nothing => return Ok(Answered::Commands(output, result)),
                 Amendment::NeedsEngine if is_one || mode == Mode::Atomic => {
+                    let files = Attached::new(&text, files);
                     return self.order(Work::Commands { text, mode, files }, left());
                 }
                 Amendment::NeedsEngine => return self.execute_lines(&text, &files, patience),

@@ -254,7 +254,7 @@ mod tests {
     use sluice_ipfw::{Firewall, NoFiles, Output, Settings};
 
     use super::*;
-    use crate::control::{Builder, Given, Work, inbox};
+    use crate::control::{Builder, Work, inbox};
 
     /// Gives an editor beside a loop without packets to `work`.
     fn with_editor(work: impl FnOnce(&Editor, &Orders<Status>)) {
@@ -295,9 +295,12 @@ mod tests {
                             Ok(replaced) => Answered::Replaced(Box::new(replaced)),
                             Err(stale) => Answered::Stale(stale),
                         },
-                        Work::Commands { text, mode, files } => {
+                        Work::Commands {
+                            text,
+                            mode,
+                            mut files,
+                        } => {
                             let mut output = Output::default();
-                            let mut files = Given(&files);
                             let result =
                                 firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
                             Answered::Commands(Box::new(output), result)

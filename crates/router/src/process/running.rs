@@ -17,8 +17,8 @@ use super::ports::PortTime;
 use super::start::MOST_LOG;
 use super::{Config, Health, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
-    Answer, Answered, Given, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
-    PAGE_PATIENCE, Texts, TurnedAway, Watched, Work, origin_s,
+    Answer, Answered, Attached, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
+    PAGE_PATIENCE, TurnedAway, Watched, Work, origin_s,
 };
 use crate::forward::{Astray, Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
@@ -261,7 +261,7 @@ impl Loop {
             self.schedule(at, work, answer);
             return None;
         }
-        let (text, mode, files) = match work {
+        let (text, mode, mut files) = match work {
             Work::Commands { text, mode, files } => (text, mode, files),
             Work::Status => {
                 answer.send(Answered::Status(Box::new(self.status())));
@@ -310,7 +310,7 @@ impl Loop {
         }
         let batch = |ruled: &mut Ruled, _: &mut Cx<'_>| {
             let firewall = ruled.firewall();
-            firewall.begin_batch(&text, mode, &mut Given(&files))
+            firewall.begin_batch(&text, mode, &mut files)
         };
         if let Some(batch) = self.with(batch) {
             return self.next_piece(Pieces::Batch {
@@ -322,7 +322,7 @@ impl Loop {
         let mut output = Output::default();
         let result = self.with(|ruled, cx| {
             let firewall = ruled.firewall_mut();
-            let result = firewall.execute(&text, mode, &mut Given(&files), &mut output, cx);
+            let result = firewall.execute(&text, mode, &mut files, &mut output, cx);
             ruled.commands_applied();
             result
         });
@@ -338,9 +338,12 @@ impl Loop {
     fn schedule(&mut self, at: Time, work: Work, answer: Answer<Status>) {
         let change = move |firewall: &mut Firewall, cx: &mut Cx<'_>| {
             answer.send(match work {
-                Work::Commands { text, mode, files } => {
+                Work::Commands {
+                    text,
+                    mode,
+                    mut files,
+                } => {
                     let mut output = Output::default();
-                    let mut files = Given(&files);
                     let result = firewall.execute(&text, mode, &mut files, &mut output, cx);
                     Answered::Commands(Box::new(output), result)
                 }
@@ -407,7 +410,7 @@ impl Loop {
                 answer.send(Answered::Draft(draft));
             }
             Pieces::Batch {
-                files,
+                mut files,
                 mut batch,
                 answer,
             } => {
@@ -416,7 +419,6 @@ impl Loop {
                 let result = self.with(|ruled, cx| {
                     let firewall = ruled.firewall_mut();
                     let is_enough = || clock.now() >= enough_at;
-                    let mut files = Given(&files);
                     let result = firewall.continue_batch(&mut batch, &mut files, is_enough, cx);
                     ruled.commands_applied();
                     result
@@ -595,7 +597,7 @@ enum Pieces {
     },
     /// Lines that take effect one by one.
     Batch {
-        files: Texts,
+        files: Attached,
         batch: Box<Batch>,
         answer: Answer<Status>,
     },

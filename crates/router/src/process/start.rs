@@ -236,7 +236,13 @@ impl Router {
         let (started, has_started) = sync_channel::<Result<(), ConfineError>>(count);
         if is_confined {
             sluice_loader::read_by(|path, most| {
-                confine::privileged(|| sluice_loader::read_up_to(path, most))
+                let file = path.to_owned();
+                let read = move || sluice_loader::read_up_to(&file, most);
+                let late = || {
+                    let file = path.display();
+                    sluice_loader::report(&format!("still reading {file}; packets go on"));
+                };
+                confine::privileged_apart(read, FILE_PATIENCE, late)?
             });
         }
         // The loop sends verdicts, and removes its rules at the end.
@@ -509,6 +515,8 @@ pub fn confinement(user: Option<User>) -> Confinement {
 
 /// Entries of `log` rules that wait for being written: some hundred KiB.
 pub(super) const MOST_LOG: usize = 4096;
+/// A module that takes longer to read is reported.
+const FILE_PATIENCE: Duration = Duration::from_secs(1);
 /// A longer slack holds back whole queues, and the kernel's memory for arrivals fills meanwhile.
 const MOST_SLACK: Span = Span::from_ms(10);
 

@@ -15,7 +15,7 @@ pub fn requests(bytes: &[u8]) {
                 status: Some(7),
                 ..Reply::refusal(String::new(), 0)
             },
-            Ok(Asked::Work(Work::Commands { text, mode, files })) => {
+            Ok(Asked::Commands { text, mode, files }) => {
                 let mut output = Output::default();
                 let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
                 let result =
@@ -35,7 +35,11 @@ pub fn requests(bytes: &[u8]) {
             },
             Ok(Asked::Sample { .. }) => Reply::refusal(String::new(), 0),
             Ok(Asked::Work(
-                Work::Replace(_) | Work::Watch(_) | Work::Exchange(_) | Work::Report,
+                Work::Commands { .. }
+                | Work::Replace(_)
+                | Work::Watch(_)
+                | Work::Exchange(_)
+                | Work::Report,
             )) => {
                 unreachable!("requests carry text")
             }

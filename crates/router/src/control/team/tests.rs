@@ -47,14 +47,17 @@ impl One {
                 while firewall.continue_draft(&mut draft) {}
                 Answered::Draft(Box::new(draft))
             }
-            Work::Commands { text, mode, files } => match firewall.survey(&text, &mut cx) {
+            Work::Commands {
+                text,
+                mode,
+                mut files,
+            } => match firewall.survey(&text, &mut cx) {
                 Some(mut survey) => {
                     while firewall.look(&mut survey, 1, &mut cx) {}
                     Answered::Survey(Box::new(survey))
                 }
                 None => {
                     let mut output = Output::default();
-                    let mut files = Given(&files);
                     let result = firewall.execute(&text, mode, &mut files, &mut output, &mut cx);
                     Answered::Commands(Box::new(output), result)
                 }

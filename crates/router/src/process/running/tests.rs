@@ -16,7 +16,7 @@ use sluice_wire::frame::Link;
 
 use super::super::Pulse;
 use super::*;
-use crate::control::{Bell, Builder, Orders, inbox, inboxes};
+use crate::control::{Attached, Bell, Builder, Orders, Texts, inbox, inboxes};
 use crate::forward::{WakeUp, exchange};
 
 /// Whether super-packets may arrive whole, by the last word of the loop.
@@ -205,7 +205,7 @@ fn a_loop_turns_between_the_pieces_of_a_batch() {
         let batch = Work::Commands {
             text: "pipe 1 config bw 1Mbit/s\n".repeat(20_000),
             mode: Mode::Batch,
-            files: Texts::new(),
+            files: Attached::default(),
         };
         let batch = orders.post(batch).unwrap();
         let answered = loop {
