@@ -37,6 +37,7 @@ pub use objects::budget::{Limits, Refusals};
 pub use objects::layout::{Files, NoFiles};
 pub use objects::share::{Handed, Worker};
 pub use show::Snapshot;
+pub use sluice_loader::InFolder;
 
 /// What a watcher sees of a running engine: traffic by pipe, queue and flow, in intervals.
 ///

@@ -6,8 +6,7 @@ use crate::topology::{Link, Router};
 use sluice_core::link::{self, LinkFiles, LinkParams, RateSource, Schedule};
 use sluice_core::registry::Loaders;
 use sluice_core::{Backlog, Cx, DropCounter, Rate, Rng, Span, Time, Wake};
-use sluice_ipfw::{CommandError, Files, Firewall, Interface, NoFiles, Output};
-use sluice_loader::InFolder;
+use sluice_ipfw::{CommandError, Files, Firewall, InFolder, Interface, NoFiles, Output};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
