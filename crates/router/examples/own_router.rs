@@ -3,7 +3,7 @@
 //! `cargo run -p sluice-router --example own_router`
 //!
 //! The ports are capture files, so the program needs no privileges. With `packet:eth0` and
-//! `packet:eth1` in their place, `loop { forwarder.turn(None, None) }` forwards live. Ten packets
+//! `packet:eth1` in their place, `loop { forwarder.turn(None, None); }` forwards live. Ten packets
 //! of 1250 bytes arrive at once. At 10 Mbit/s each takes 1 ms, and the delay is 20 ms, so the first
 //! leaves at 21 ms and the tenth at 30 ms.
 

@@ -21,9 +21,12 @@ impl Flag {
     }
 
     /// Calls `drain` if the bell has rung since the last call, so that the descriptor is no longer
-    /// readable. Must come before the search for orders.
-    pub(super) fn hear(&self, drain: impl FnOnce()) {
-        if self.0.swap(false, Ordering::Acquire) {
+    /// readable. Must come before the search for orders. `has_rung` is whether the descriptor has been
+    /// seen to be readable: a loop with real-time priority that `put` wakes up may interrupt the thread that
+    /// rings before it has set the flag. It would find the descriptor readable until that thread, which
+    /// waits for its core, goes on.
+    pub(super) fn hear(&self, has_rung: bool, drain: impl FnOnce()) {
+        if self.0.swap(false, Ordering::Acquire) || has_rung {
             drain();
         }
     }

@@ -164,6 +164,8 @@ pub struct Inbox<T> {
     orders: Receiver<Posted<T>>,
     bell: UnixStream,
     ring: Arc<Ring>,
+    /// Whether the loop has seen that the bell is readable.
+    has_rung: bool,
 }
 
 /// The requesting end.
@@ -257,6 +259,7 @@ pub(super) fn door<T>() -> std::io::Result<(Inbox<T>, Door<T>)> {
         orders: receiver,
         bell: heard,
         ring: Arc::clone(&ring),
+        has_rung: false,
     };
     let door = Door {
         orders: sender,
@@ -567,11 +570,16 @@ impl<T> Pending<T> {
 }
 
 impl<T> Inbox<T> {
+    /// Notes whether the loop has seen that the descriptor is readable, so that the bell is reset next time.
+    pub const fn has_rung(&mut self, has_rung: bool) {
+        self.has_rung |= has_rung;
+    }
+
     /// Resets the bell, and leaves the orders to [`Inbox::take`]. Costs no system call while the bell is
     /// silent.
     pub fn quiet(&mut self) {
-        let bell = &mut self.bell;
-        self.ring.flag.hear(|| {
+        let (bell, has_rung) = (&mut self.bell, std::mem::take(&mut self.has_rung));
+        self.ring.flag.hear(has_rung, || {
             let mut rings = [0; 64];
             while bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
         });

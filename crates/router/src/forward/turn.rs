@@ -163,8 +163,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
 
     /// Forwards once: receives the frames that have arrived and sends those that are due. Then
     /// waits for more, at most until `until`, and not at all if more have already arrived. The wait
-    /// also ends when `also` becomes readable.
-    pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) {
+    /// also ends when `also` becomes readable. Returns whether it has.
+    pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) -> bool {
         let start = self.clock.now();
         self.receive_handed();
         self.receive();
@@ -178,7 +178,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         // What is left of a full batch does not wait.
         let has_paused = self.ready == 0 && self.waiter.pause_after(start, due, &self.clock);
         if self.knows_of_more() {
-            return;
+            return false;
         }
         // Frames left behind by a full batch are received in the next turn, after the other ports
         // had theirs.
@@ -192,10 +192,10 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             .chain(look)
             .min();
         if self.waiter.stays_awake() && self.look_at_ports(deadline) {
-            return;
+            return false;
         }
         if self.exchange.as_mut().is_some_and(|own| !own.sleep()) {
-            return;
+            return false;
         }
         let watch = |descriptor, interest| Watch {
             descriptor,
@@ -217,6 +217,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             exchange.wake_up();
         }
         self.ready |= looking | wake.ready & ((1 << self.ports.len()) - 1);
+        wake.ready >> self.ports.len() & 1 == 1
     }
 
     /// Polls the ports without asking the kernel which of them is ready: the call that finds frames

@@ -166,7 +166,10 @@ impl Loop {
     fn turn(&mut self, until: Option<Time>) -> bool {
         let bell = std::os::fd::AsFd::as_fd(&self.inbox);
         match self.time {
-            PortTime::Machine => self.forwarder.turn(until, Some(bell)),
+            PortTime::Machine => {
+                let rings = self.forwarder.turn(until, Some(bell));
+                self.inbox.has_rung(rings);
+            }
             PortTime::Files => {
                 if !self.files.advance(&mut self.forwarder, INSTANTS) {
                     self.time = PortTime::Machine;
@@ -175,7 +178,8 @@ impl Loop {
             }
             PortTime::Played => {
                 let soon = self.clock.now() + LOOK_EVERY;
-                self.forwarder.turn(Some(until.unwrap_or(soon)), Some(bell));
+                let rings = self.forwarder.turn(Some(until.unwrap_or(soon)), Some(bell));
+                self.inbox.has_rung(rings);
                 if self.forwarder.is_through() {
                     self.time = PortTime::Machine;
                     return true;

@@ -39,6 +39,17 @@ fn a_bell_that_is_quieted_leaves_its_order() {
     assert!(inbox.take().is_some());
 }
 
+/// The loop may interrupt the thread that rings between the byte and the flag.
+#[test]
+fn a_bell_that_was_seen_to_ring_is_reset_without_its_flag() {
+    let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+    let _pending = orders.post(status()).unwrap();
+    inbox.ring.flag.hear(false, || {});
+    inbox.has_rung(true);
+    assert!(inbox.take().is_some());
+    assert!(!is_ringing(&mut inbox));
+}
+
 #[test]
 fn an_answer_can_be_looked_for_without_waiting() {
     let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
