@@ -259,6 +259,12 @@ def _load_alone(
         if hook not in own:
             raise SluiceError(f"{cls.__name__} does not define `{hook}`")
     docs, lines = _written(source, cls.__name__)
+    for word in get_type_hints(cls):
+        if callable(getattr(base, word, None)):
+            raise SluiceError(
+                f"{lines.get(word, '')}`{word}` is a method of sluice.{base.__name__}; give the "
+                "parameter another name"
+            )
     parameters = [
         _parameter(cls, word, annotation, docs.get(word, ""), lines.get(word, ""))
         for word, annotation in get_type_hints(cls).items()
@@ -320,6 +326,9 @@ def _parameter(
 ) -> _Parameter:
     words = list(get_args(annotation)) if get_origin(annotation) is Literal else []
     is_choice = bool(words) and all(isinstance(item, str) for item in words)
+    for item in words if is_choice else []:
+        if len(item.split()) != 1:
+            raise SluiceError(f"{line}`{word}` has the choice {item!r}: write it as one word")
     kind = "choice" if is_choice else _KINDS.get(annotation)
     if kind is None:
         allowed = "sluice.Span, sluice.Rate, sluice.Bytes, int, float, bool, Literal of strings"

@@ -222,6 +222,15 @@ def test_a_wrong_rank_stops_the_scheduler(
         ("class A(sluice.Rank): pass", "A does not define `rank`"),
         ("class A(sluice.Discipline):\n def enqueue(self, p, cx): pass", "not define `dequeue`"),
         ("class A(sluice.Aqm):\n limit: str = 'x'", "neither `on_enqueue` nor `on_dequeue`"),
+        (
+            "class A(sluice.Rank):\n state: int = 1\n def rank(self, packet, cx): return 1",
+            "line 3: `state` is a method of sluice.Rank; give the parameter another name",
+        ),
+        (
+            "from typing import Literal\nclass A(sluice.Rank):\n x: Literal['a b', 'c'] = 'c'\n"
+            " def rank(self, packet, cx): return 1",
+            "line 4: `x` has the choice 'a b': write it as one word",
+        ),
     ],
 )
 def test_what_a_class_lacks_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import sluice
 from sluice.__main__ import main
-from sluice.aqm import stopped
+from sluice.aqm import errors, stopped
 
 ROOT = Path(__file__).parents[2]
 
@@ -363,6 +363,37 @@ def test_ctrl_c_in_a_hook_ends_the_run_and_stops_no_aqm(tmp_path: Path) -> None:
     finally:
         signal.signal(signal.SIGINT, handler)
     assert stopped() == before
+
+
+def test_ctrl_c_in_a_discipline_accuses_it_of_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "d.py"
+    file.write_text(
+        "import collections, sluice\n"
+        "class D(sluice.Discipline):\n"
+        "    def __init__(self):\n"
+        "        self.held = collections.deque()\n"
+        "        self.left = 0\n"
+        "    def enqueue(self, packet, cx):\n"
+        "        self.held.append(packet)\n"
+        "    def dequeue(self, cx):\n"
+        "        self.left += 1\n"
+        "        packet = self.held.popleft()\n"
+        "        if self.left == 100:\n"
+        "            raise KeyboardInterrupt\n"
+        "        return packet\n"
+    )
+    before = (stopped(), errors())
+    # A background job ignores Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sluice.run(SCENARIO, {"link.queue": f"py:{file}:D"})
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert (stopped(), errors()) == before
+    assert "lost" not in capfd.readouterr().err
 
 
 def ticks(folder: Path) -> str:

@@ -132,6 +132,8 @@ def test_errors_have_the_words_and_the_place_of_the_command_line(tmp_path: Path)
         sluice.run(tmp_path / "missing.toml")
     with pytest.raises(sluice.SluiceError, match="there is no backend `hardware`"):
         sluice.run(SCENARIO, backend="hardware")
+    with pytest.raises(sluice.SluiceError, match="`Path` is a class; name it by its file"):
+        sluice.run(SCENARIO, {"link.queue": Path})
     with pytest.raises(sluice.SluiceError, match="cannot be written as TOML"):
         sluice.run({**SCENARIO, "title": object()})
 

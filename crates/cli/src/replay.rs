@@ -170,7 +170,11 @@ pub fn run(args: Args) -> Result<ExitCode, Error> {
         summary.to_string()
     };
     crate::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    if summary.stopped.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("sluice: the figures are not those of the queue, which an error stopped");
+    Ok(ExitCode::FAILURE)
 }
 
 fn replay_folder(args: &Args) -> Result<ExitCode, Error> {

@@ -206,6 +206,41 @@ fn stopped(folder: &Path, path: &str, out: &str) -> String {
 const LINK: &str = "[link]\nrate = \"10Mbit/s\"\nrtt = \"20ms\"\nqueue = \"wasm:fails.wasm\"\n";
 
 #[test]
+fn a_replay_of_a_module_that_was_stopped_fails_and_says_so() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("fails.wasm"), wat::parse_str(FAILS).unwrap()).unwrap();
+    let mut trace = String::from("time_ns,flow,size_bytes,ecn\n");
+    for i in 0..20_u64 {
+        trace += &format!("{},1,1500,0\n", i * 600_000);
+    }
+    fs::write(at("t.csv"), trace).unwrap();
+    let replay = [
+        "replay",
+        "t.csv",
+        "--queue",
+        "wasm:fails.wasm",
+        "--rate",
+        "10Mbit/s",
+    ];
+    let output = sluice(
+        folder.path(),
+        &[&replay[..], &["--json", "--report", "r"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("the figures are not those of the queue"),
+        "{error}"
+    );
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let why = summary["stopped"][0].as_str().expect("a reason");
+    assert!(why.starts_with("`wasm:fails.wasm` is stopped at "), "{why}");
+    let recording = Recording::open(&at("r")).unwrap();
+    assert_eq!(recording.run().stopped, [why]);
+}
+
+#[test]
 fn the_error_of_a_module_names_its_pipe() {
     let folder = folder();
     let rules = "rules = \"\"\"\npipe 7 config bw 10Mbit/s delay 10ms wasm:fails.wasm\n\

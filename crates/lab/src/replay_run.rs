@@ -8,7 +8,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use sluice_core::param::Value;
@@ -17,8 +19,9 @@ use sluice_core::{Cx, DropReason, Ecn, Packet, Rng, Sink, Time};
 use sluice_router::forward::Queueing as _;
 
 use crate::live::{self, Chain, Recorded};
-use sluice_recording::{Arrival, PacketRow, ReadError, Recording, Rows};
-use sluice_scenario::{Backend, Direction, Pipe, PipeId};
+use sluice_loader::names_file;
+use sluice_recording::{Arrival, PacketRow, ReadError, Recording, Rows, algorithms_of};
+use sluice_scenario::{Backend, Direction, Pipe, PipeId, Scenario};
 
 /// The reason why a run cannot be replayed.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +44,21 @@ pub enum ReplayRunError {
         /// The folder.
         dir: String,
     },
+    /// An algorithm of the run cannot be loaded.
+    #[error(
+        "`{dir}` needs {queues} from the folder `{}`: {why}; put the file back there, or run the scenario again",
+        folder.display()
+    )]
+    NotLoaded {
+        /// The folder of the recording.
+        dir: String,
+        /// The words of the algorithms.
+        queues: String,
+        /// The folder in which the run found the files.
+        folder: PathBuf,
+        /// The reason.
+        why: String,
+    },
     /// A table cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -49,6 +67,10 @@ pub enum ReplayRunError {
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunReplay {
+    /// The algorithms from files that have changed since the run, so that other verdicts are no fault of the
+    /// emulation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<String>,
     /// The pipes of both directions.
     pub pipes: Vec<PipeReplay>,
 }
@@ -139,7 +161,8 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
             dir: recording.dir().display().to_string(),
         });
     }
-    let settings = live::router_settings(&run.scenario);
+    let (scenario, changed) = loaded(recording)?;
+    let settings = live::router_settings(&scenario);
     let mut pipes = Vec::new();
     for direction in [Direction::Up, Direction::Down] {
         let replay = Replay {
@@ -152,7 +175,40 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
         };
         pipes.extend(replay.run()?);
     }
-    Ok(RunReplay { pipes })
+    Ok(RunReplay { changed, pipes })
+}
+
+/// Returns the scenario of a run with the algorithms that its queues name, and which of their files have
+/// changed since.
+fn loaded(recording: &Recording) -> Result<(Scenario, Vec<String>), ReplayRunError> {
+    let run = recording.run();
+    let mut scenario = run.scenario.clone();
+    let queues = scenario.pipes().map(|(_, pipe)| pipe.queue.to_string());
+    let queues: BTreeSet<String> = queues.filter(|queue| names_file(queue)).collect();
+    if queues.is_empty() {
+        return Ok((scenario, Vec::new()));
+    }
+    // Older programs recorded no folder.
+    let folder = run.folder_of_algorithms.clone().unwrap_or_default();
+    let loaded = scenario.load_algorithms(&folder);
+    loaded.map_err(|why| ReplayRunError::NotLoaded {
+        dir: recording.dir().display().to_string(),
+        queues: queues
+            .iter()
+            .map(|queue| format!("`{queue}`"))
+            .collect::<Vec<_>>()
+            .join(" and "),
+        folder,
+        why,
+    })?;
+    let now = algorithms_of(&scenario);
+    let has_changed = |(word, before): (&String, &String)| {
+        now.get(word)
+            .is_some_and(|now| now != before)
+            .then(|| word.clone())
+    };
+    let changed = run.algorithms.iter().filter_map(has_changed).collect();
+    Ok((scenario, changed))
 }
 
 /// One direction of the replay.
@@ -384,6 +440,12 @@ impl RunReplay {
 
 impl fmt::Display for RunReplay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for word in &self.changed {
+            writeln!(
+                f,
+                "`{word}` has changed since the run, so its verdicts may be others"
+            )?;
+        }
         for pipe in &self.pipes {
             let PipeReplay {
                 packets,

@@ -165,6 +165,14 @@ pub fn content_of(algorithm: &Algorithm) -> Option<Vec<u8>> {
     Some([version.bytes.as_slice(), version.others.as_slice()].concat())
 }
 
+/// Returns the folder that the path of the file of `algorithm` is relative to; it may itself be relative to that
+/// of the process. Returns `None` if the algorithm does not come from a file.
+pub fn folder_of(algorithm: &Algorithm) -> Option<PathBuf> {
+    let versions = versions();
+    let version = versions.iter().find(|v| v.algorithm == algorithm)?;
+    Some(version.folder.clone())
+}
+
 /// Returns whether the algorithm of a queue comes from a file: whether its first word has a scheme.
 pub fn names_file(queue: &str) -> bool {
     let first = queue.split_whitespace().next();
@@ -263,6 +271,7 @@ const IN_PYTHON: &str =
 struct Version {
     word: String,
     path: PathBuf,
+    folder: PathBuf,
     bytes: Vec<u8>,
     others: Vec<u8>,
     algorithm: &'static Algorithm,
@@ -288,10 +297,10 @@ fn entry(
     if file.is_empty() || item == Some("") {
         return Err(format!("write `{}`", loader.synopsis()));
     }
-    let path = match BASE.get() {
-        Some(base) => base.join(folder).join(file),
-        None => folder.join(file),
-    };
+    let folder = BASE
+        .get()
+        .map_or_else(|| folder.to_owned(), |base| base.join(folder));
+    let path = folder.join(file);
     let bytes = read(&path).map_err(|error| format!("`{}`: {error}", path.display()))?;
     let source = Source {
         path: &path,
@@ -335,6 +344,7 @@ fn entry(
     versions.push(Version {
         word: word.to_owned(),
         path,
+        folder,
         bytes,
         others,
         algorithm,

@@ -22,6 +22,7 @@ mod cells;
 mod checksum;
 mod chunk;
 mod columns;
+pub mod csv;
 mod dictionary;
 mod encoder;
 mod error;
@@ -77,7 +78,9 @@ pub use rows::{
     Arrival, BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Header, NO_FLOW, PacketRow, PingSample,
     QueueSample, Release, Transfer,
 };
-pub use run_file::{Environment, FlowEntry, PROGRAM_ENDS, Process, RUN_JSON, RunFile, Status};
+pub use run_file::{
+    Environment, FlowEntry, PROGRAM_ENDS, Process, RUN_JSON, RunFile, Status, algorithms_of,
+};
 pub use table::Rows;
 pub use unfinished::{Unfinished, take_unfinished};
 pub use writer::{End, RunWriter, settle_abandoned};

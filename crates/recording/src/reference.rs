@@ -76,7 +76,7 @@ const INTRODUCTION: &str = "\
 
 | file | content |
 |---|---|
-| `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, the programs with their exit status and figures, SHA-256 of the tables and of the algorithms' files (`algorithms`), the build ID of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
+| `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, the programs with their exit status and figures, SHA-256 of the tables and of the algorithms' files (`algorithms`, relative to `folder_of_algorithms`), the build ID of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
 | `packets.parquet`, `headers.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
 | `summary.json` | the figures of the run |
 | `report.html` | the charts of the run |

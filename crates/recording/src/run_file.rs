@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -183,6 +183,9 @@ pub struct RunFile {
     /// programs wrote none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub algorithms: BTreeMap<String, String>,
+    /// The folder that the paths of these files are relative to, for `sluice replay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder_of_algorithms: Option<PathBuf>,
     /// The scenario with all defaults.
     pub scenario: Scenario,
     /// The same as TOML, for another run.
@@ -218,6 +221,7 @@ impl RunFile {
             tables: BTreeMap::new(),
             programs: Vec::new(),
             algorithms: algorithms_of(scenario),
+            folder_of_algorithms: scenario.folder_of_algorithms(),
             scenario: scenario.clone(),
             scenario_toml: scenario.to_toml(),
         }
@@ -250,6 +254,7 @@ impl RunFile {
         // The files of algorithms may have changed since they were loaded.
         if self.algorithms.is_empty() {
             self.algorithms = algorithms_of(scenario);
+            self.folder_of_algorithms = scenario.folder_of_algorithms();
         }
         self.scenario = scenario.clone();
         self.scenario_toml = scenario.to_toml();
@@ -276,7 +281,8 @@ fn flows_of(scenario: &Scenario) -> Vec<FlowEntry> {
     flows.collect()
 }
 
-fn algorithms_of(scenario: &Scenario) -> BTreeMap<String, String> {
+/// Returns the algorithms from files of a scenario, with the SHA-256 of what was read of each.
+pub fn algorithms_of(scenario: &Scenario) -> BTreeMap<String, String> {
     let content = scenario.content_of_algorithms().into_iter();
     content
         .map(|(word, content)| (word, Checksum::of_bytes(&content).sha256))

@@ -28,6 +28,7 @@
 //! ```
 
 mod advice;
+mod algorithms;
 mod checks;
 mod each_way;
 mod effects;
@@ -54,7 +55,6 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -62,7 +62,6 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 use sluice_core::Span;
 use sluice_core::param::Ratio;
-use sluice_core::registry::Algorithm;
 
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
@@ -525,18 +524,6 @@ impl Scenario {
             [Direction::Up, Direction::Down]
                 .map(|direction| (PipeId::new(direction, hop), link.pipe(direction)))
         })
-    }
-
-    /// Returns what was read of the files of algorithms that queues and rules name, by the words that
-    /// name them ([`sluice_loader::content_of`]). A file that no longer exists is left out.
-    pub fn content_of_algorithms(&self) -> BTreeMap<String, Vec<u8>> {
-        let queues = self.pipes().map(|(_, pipe)| pipe.queue.0.algorithm);
-        let rules = self.rules.iter().flat_map(Rules::algorithms);
-        let content = |algorithm: &'static Algorithm| {
-            let content = sluice_loader::content_of(algorithm)?;
-            Some((algorithm.name.to_owned(), content))
-        };
-        queues.chain(rules).filter_map(content).collect()
     }
 
     /// Returns the links that a flow passes, counted from 0 in the order of the path up.

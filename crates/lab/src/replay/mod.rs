@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use sluice_core::link::{Link, LinkFiles, LinkParams, RateSource, Replay, Schedule};
 use sluice_core::registry::Spec;
 use sluice_core::{Rate, Rng, Time};
-use sluice_loader::Ending;
+use sluice_loader::{Ending, names_file};
 use sluice_recording::{ReadError, RecordError, Recording};
 use sluice_scenario::trace::{Hash, Trace, TraceError};
 
@@ -31,6 +31,7 @@ pub use summary::{Sojourns, Summary};
 pub use words::{QueueError, RateError, parse_queue, parse_rate};
 
 use output::Writer;
+use summary::Said;
 
 /// The rate of the link.
 #[derive(Clone, Debug)]
@@ -192,6 +193,14 @@ fn run_until(
         Some(draws) => Replay::with_draws(link(job)?, Rng::from_list(draws.numbers.clone())),
     };
     while let Some(arrival) = trace.read()? {
+        if replay.arrived() == 0 && arrival.time > LATE && names_file(&job.queue.to_string()) {
+            sluice_loader::report(&format!(
+                "the first packet arrives at {} s: a timer of `{}` is called for all of this time; to \
+                 avoid that, subtract the time of the first packet from all times",
+                arrival.time.as_ns() / 1_000_000_000,
+                job.queue.algorithm.name
+            ));
+        }
         if replay.arrived().is_multiple_of(1 << 12) {
             let (read, size) = trace.progress();
             progress(read, size);
@@ -213,9 +222,19 @@ fn run_until(
     }
     let end = replay.finish(&mut writer)?;
     check_draws(&replay, job)?;
+    if let Some(why) = ending.why() {
+        return Err(ReplayError::Algorithm(why.to_owned()));
+    }
     let warnings = job.queue.warnings().into_iter().chain(trace.warnings());
-    writer.finish(end, warnings.collect(), (job, &trace))
+    let said = Said {
+        warnings: warnings.collect(),
+        stopped: ending.stopped(),
+    };
+    writer.finish(end, said, (job, &trace))
 }
+
+/// A first packet that arrives later makes the timers of an algorithm from a file take seconds.
+const LATE: Time = Time::from_ns(1_000_000_000_000);
 
 fn check_draws(replay: &Replay, job: &Job) -> Result<(), ReplayError> {
     match (&job.draws, replay.lacks_draws_at()) {

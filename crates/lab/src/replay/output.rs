@@ -11,7 +11,7 @@ use sluice_wire::capture::{self, link_type};
 
 use super::record::Recorder;
 use super::sheet::Sheet;
-use super::summary::Tally;
+use super::summary::{Said, Tally};
 use super::{Job, ReplayError, Replayed};
 use sluice_recording::part::{Part, temporary};
 use sluice_recording::{Cell, ColumnDecl, ColumnKind};
@@ -177,7 +177,7 @@ impl Writer {
     pub(super) fn finish(
         mut self,
         end: Time,
-        mut warnings: Vec<String>,
+        mut said: Said,
         (job, trace): (&Job, &Trace),
     ) -> Result<Replayed, ReplayError> {
         self.check()?;
@@ -192,10 +192,10 @@ impl Writer {
         }
         let mut recording = None;
         if let (Some(recorder), Some((dir, _))) = (self.recorder, &job.record) {
-            let (recorded, others) = recorder.finish(end, trace, dir)?;
+            let (recorded, others) = recorder.finish(end, said.stopped.clone(), (trace, dir))?;
             recording = Some(recorded);
             if others > 0 {
-                warnings.push(format!(
+                said.warnings.push(format!(
                     "packets of flows beyond the first {}, which the recording has without their \
                      flow: {others}",
                     super::record::MOST_FLOWS
@@ -203,7 +203,7 @@ impl Writer {
             }
         }
         Ok(Replayed {
-            summary: self.tally.finish(end, warnings),
+            summary: self.tally.finish(end, said),
             recording,
         })
     }

@@ -105,12 +105,12 @@ impl Recorder {
     }
 
     /// Ends the recording of `trace`, saves it in the folder `dir` with its summary, and returns it with
-    /// the number of packets whose flow has no number.
+    /// the number of packets whose flow has no number. `stopped` are the algorithms that an error stopped.
     pub(super) fn finish(
         mut self,
         end: Time,
-        trace: &Trace,
-        dir: &Path,
+        stopped: Vec<String>,
+        (trace, dir): (&Trace, &Path),
     ) -> Result<(Recording, u64), ReplayError> {
         // A flow starts before the end.
         let end = self.end.max(end).max(SHORTEST) + Span::from_ns(1);
@@ -118,7 +118,9 @@ impl Recorder {
         let described = scenario(&self.job, end, &self.flows_as_text(trace))?;
         self.writer.set_scenario(&described);
         self.writer.set_ends(["sender", "receiver"]);
-        let recording = self.writer.finish(End::complete(end))?.save(dir)?;
+        let mut end = End::complete(end);
+        end.stopped = stopped;
+        let recording = self.writer.finish(end)?.save(dir)?;
         recording.store_summary(&measure(&recording)?)?;
         Ok((recording, self.others))
     }

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::ReplayError;
+use sluice_recording::csv::field;
 use sluice_recording::part::Part;
 use sluice_recording::{Cell, CellWriter, ColumnDecl};
 
@@ -95,7 +96,7 @@ fn write_line<'a>(part: &mut Part, cells: impl Iterator<Item = Cell<'a>>) -> io:
             Cell::Int(n) => write!(part, "{n}")?,
             // The shortest text that reads back as the same number.
             Cell::Float(x) => write!(part, "{x}")?,
-            Cell::Text(word) => part.write_all(word.as_bytes())?,
+            Cell::Text(word) => part.write_all(field(word).as_bytes())?,
             Cell::Flag(flag) => write!(part, "{}", u8::from(flag))?,
             Cell::Empty => {}
         }

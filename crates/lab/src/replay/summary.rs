@@ -31,6 +31,8 @@ pub struct Summary {
     pub end: Time,
     /// Warnings about the trace.
     pub warnings: Vec<String>,
+    /// The algorithms from files that an error stopped, in words: the figures are not those of the queue.
+    pub stopped: Vec<String>,
 }
 
 /// Sojourn times, each handle counted once. The mean and the extremes are exact; the percentiles
@@ -80,6 +82,7 @@ impl Summary {
             "first_ns": self.first.as_ns(),
             "end_ns": self.end.as_ns(),
             "warnings": self.warnings,
+            "stopped": self.stopped,
         })
     }
 }
@@ -119,6 +122,15 @@ impl fmt::Display for Summary {
             ms(s.max),
         )
     }
+}
+
+/// What is said about a replay besides its figures.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// [`Summary::warnings`].
+    pub(super) warnings: Vec<String>,
+    /// [`Summary::stopped`].
+    pub(super) stopped: Vec<String>,
 }
 
 /// Counts rows.
@@ -171,7 +183,7 @@ impl Tally {
         extremes.max = extremes.max.max(row.sojourn());
     }
 
-    pub(super) fn finish(self, end: Time, warnings: Vec<String>) -> Summary {
+    pub(super) fn finish(self, end: Time, said: Said) -> Summary {
         let mut summary = self.summary;
         if let Some(s) = &mut summary.sojourn {
             let at = |quantile: f64| {
@@ -183,7 +195,8 @@ impl Tally {
             s.mean = Span::from_ns((self.total_ns / n.max(1)) as u64);
         }
         summary.end = end;
-        summary.warnings = warnings;
+        summary.warnings = said.warnings;
+        summary.stopped = said.stopped;
         summary
     }
 }

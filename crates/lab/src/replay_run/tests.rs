@@ -1,6 +1,11 @@
 use std::path::Path;
 
 use sluice_core::Span;
+use sluice_core::aqm::Aqm;
+use sluice_core::aqm::droptail::DropTail;
+use sluice_core::param::{ParamError, Values};
+use sluice_core::registry::{Outside, Started};
+use sluice_loader::{Code, Loaded, Loader, Source};
 
 use super::*;
 use sluice_recording::{End, Environment, RunWriter};
@@ -169,4 +174,69 @@ fn a_packet_keeps_its_number_over_both_links_of_a_live_router() {
         }
     }
     assert!(dropped > 10, "{dropped}");
+}
+
+/// The AQMs `any:FILE`, which pass every packet.
+struct Any;
+
+impl Loader for Any {
+    fn scheme(&self) -> &'static str {
+        "any"
+    }
+    fn synopsis(&self) -> &'static str {
+        "any:FILE"
+    }
+    fn load(&self, _source: &Source<'_>) -> Result<Loaded, String> {
+        Ok(Loaded {
+            doc: String::new(),
+            params: Vec::new(),
+            code: Code::Aqm(Box::new(Any)),
+        })
+    }
+}
+
+impl Outside for Any {
+    fn start(&self, _values: &Values) -> Result<Box<dyn Started>, ParamError> {
+        Ok(Box::new(Any))
+    }
+}
+
+impl Started for Any {
+    fn aqm(&self) -> Box<dyn Aqm> {
+        Box::new(DropTail)
+    }
+}
+
+#[test]
+fn an_algorithm_is_found_where_the_run_found_it() {
+    sluice_loader::register(&[&Any]);
+    let temp = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| temp.path().join(name);
+    std::fs::create_dir(at("lab")).unwrap();
+    std::fs::write(at("lab/aqm"), "first").unwrap();
+    let text = "duration = \"2s\"\n[link]\nrate = \"5Mbit/s\"\nqueue = \"any:aqm limit 20\"\n\
+                [[flow]]\ntype = \"tcp\"\n";
+    let file = at("lab/s.toml").display().to_string();
+    let variant = Scenario::parse(&file, text, &[]).unwrap().remove(0);
+    record(&at("run"), &variant, |_| {});
+    // The recording knows the words of the queue, and neither the file nor its folder is the process's.
+    let replayed = || replay_run(&Recording::open(&at("run")).unwrap());
+    let replay = replayed().expect("the file is there");
+    assert!(replay.is_same() && replay.changed.is_empty(), "{replay}");
+    assert!(replay.pipes[0].dropped > 0, "{replay}");
+    std::fs::write(at("lab/aqm"), "second").unwrap();
+    let replay = replayed().expect("the file is there");
+    assert_eq!(replay.changed, ["any:aqm"]);
+    assert!(
+        replay
+            .to_string()
+            .contains("`any:aqm` has changed since the run")
+    );
+    std::fs::remove_file(at("lab/aqm")).unwrap();
+    let error = replayed().expect_err("the file is gone").to_string();
+    let expected = format!(
+        "needs `any:aqm limit 20` from the folder `{}`",
+        at("lab").display()
+    );
+    assert!(error.contains(&expected), "{error}");
 }

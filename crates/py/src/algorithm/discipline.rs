@@ -196,6 +196,8 @@ struct Held {
     /// The instant at which the next packet may leave, as the instance last returned it.
     wake: Option<Time>,
     collected: Collected,
+    /// Whether Ctrl-C has ended a call, so that the instance and the packets no longer agree.
+    is_interrupted: bool,
 }
 
 /// The result of a call of the instance: the packet that it returned.
@@ -212,7 +214,7 @@ impl Held {
     ) -> Option<Reference> {
         let (hooks, name) = (&self.hooks, self.account.name);
         let hook = hook(hooks);
-        let (returned, orders, wake) = self.account.call(cx, hook.name, &hooks.base, |py| {
+        let called = self.account.call(cx, hook.name, &hooks.base, |py| {
             let returned = call(py, hooks, hook);
             let orders = std::mem::take(&mut hooks.context.borrow_mut(py).orders);
             let returned = returned?;
@@ -227,7 +229,11 @@ impl Held {
                 None => None,
             };
             Ok(Ok((returned, orders, wake)))
-        })?;
+        });
+        let Some((returned, orders, wake)) = called else {
+            self.is_interrupted |= !self.account.is_stopped();
+            return None;
+        };
         self.wake = wake;
         let mut orders = orders.into_iter();
         let carried_out = orders.try_for_each(|order| self.carry_out(order, cx));
@@ -258,6 +264,11 @@ impl Held {
         Ok(())
     }
 
+    /// Whether the instance is no longer called, and packets leave in the order of their arrival.
+    fn is_left(&self) -> bool {
+        self.is_interrupted || self.account.is_stopped()
+    }
+
     fn take(&mut self, number: u64) -> Option<Packet> {
         let packet = self.packets.remove(&number)?;
         self.backlog.remove(&packet);
@@ -275,7 +286,7 @@ impl Held {
             }
         }
         if let Some(lost) = lost
-            && !self.account.is_stopped()
+            && !self.is_left()
         {
             let why = format!(
                 "it lost {lost}: a packet is kept, returned by `dequeue` or dropped with `cx.drop`"
@@ -293,8 +304,7 @@ impl Discipline for Held {
         }
         let number = self.arrivals;
         self.arrivals += 1;
-        let is_stopped = self.account.is_stopped();
-        let object = (!is_stopped).then(|| {
+        let object = (!self.is_left()).then(|| {
             let of = Reference {
                 number,
                 recorded: cx.packet_number(&packet),
@@ -322,7 +332,7 @@ impl Discipline for Held {
     fn dequeue(&mut self, cx: &mut Cx<'_>) -> Option<Packet> {
         let packet = loop {
             let (&first, _) = self.packets.first_key_value()?;
-            if self.account.is_stopped() {
+            if self.is_left() {
                 break self.take(first)?;
             }
             if self.wake.is_some_and(|at| at > cx.now) {
@@ -347,7 +357,7 @@ impl Discipline for Held {
                     self.check_collected(cx);
                     let is_later = self.wake.is_some_and(|at| at > cx.now);
                     let has_dropped = self.packets.len() < held;
-                    if self.account.is_stopped() {
+                    if self.is_left() {
                         continue;
                     }
                     if !is_later && !has_dropped {
@@ -371,7 +381,7 @@ impl Discipline for Held {
     fn next_wake(&self) -> Wake {
         match self.wake {
             _ if self.packets.is_empty() => Wake::OnEnqueue,
-            Some(at) if !self.account.is_stopped() => Wake::At(at),
+            Some(at) if !self.is_left() => Wake::At(at),
             _ => Wake::Now,
         }
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{ExportError, write_whole};
+use sluice_recording::csv::field;
 use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
 
 /// The tables of a run that were written.
@@ -107,11 +108,5 @@ fn write_rows<R: Row>(
 }
 
 pub(super) fn quote(text: &str, line: &mut String) {
-    if text.contains(['"', ',', '\n', '\r']) {
-        line.push('"');
-        line.push_str(&text.replace('"', "\"\""));
-        line.push('"');
-    } else {
-        line.push_str(text);
-    }
+    line.push_str(&field(text));
 }
