@@ -235,7 +235,10 @@ fn a_replay_of_a_module_that_was_stopped_fails_and_says_so() {
     );
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let why = summary["stopped"][0].as_str().expect("a reason");
-    assert!(why.starts_with("`wasm:fails.wasm` is stopped at "), "{why}");
+    assert!(
+        why.starts_with("`fails.wasm` is stopped: `on_dequeue` of "),
+        "{why}"
+    );
     let recording = Recording::open(&at("r")).unwrap();
     assert_eq!(recording.run().stopped, [why]);
 }
