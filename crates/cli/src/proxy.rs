@@ -33,10 +33,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = LINK,
           add = ArgValueCandidates::new(completion::controls))]
     cc: Option<String>,
-    /// Speak SOCKS5 and HTTP on this port of the loopback, or on this address
+    /// Listen for SOCKS5 and HTTP clients on this port (loopback by default)
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     listen: Vec<Listen>,
-    /// Let connections to a port of the loopback lead to a host and its port, across the link
+    /// Forward a loopback port to HOST:PORT across the link
     #[arg(long, value_name = "PORT:HOST:PORT")]
     map: Vec<Map>,
     /// Listen for requests that change the link, cut it, list and reset connections
