@@ -354,5 +354,5 @@ Examples:
   curl -X POST localhost:8474/link/cut
 
 Exit status: 0 after Ctrl-C or SIGTERM, 125 if Sluice fails, 75 if packets were
-later than --max-late, and 70 if a queue from a file failed and has `on_error
-end`, or does not return.";
+later than --max-late, or lost by the machine, and 70 if a queue from a file
+failed and has `on_error end`, or does not return.";
