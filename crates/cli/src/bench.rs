@@ -43,8 +43,9 @@ pub struct Args {
     #[arg(long, value_name = "CORE", value_delimiter = ',')]
     cpus: Vec<usize>,
     /// Keep all cores of the machine out of idle states with a longer exit latency than this during
-    /// the whole bench (20us; on a virtual machine 0us). Requires root [default: no limit; the idle
-    /// round trip is also measured with 0us]
+    /// the whole bench (20us; on a virtual machine 0us). Requires write access to
+    /// /dev/cpu_dma_latency, as root has [default: no limit; the idle round trip is also measured
+    /// with 0us]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Set this on both hosts of the path section (net.ipv4.tcp_notsent_lowat=131072); may be

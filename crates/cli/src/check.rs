@@ -1,4 +1,4 @@
-//! `sluice check`: tests whether an algorithm keeps the contract, measures its cost, and draws a
+//! `sluice check`: tests whether an algorithm obeys the rules for queues, measures its cost, and draws a
 //! picture.
 
 use std::fmt::Write as _;

@@ -30,7 +30,7 @@ pub struct Args {
     /// Make host.sluice, the machine's loopback, unreachable
     #[arg(long)]
     no_host: bool,
-    /// Let the machine's localhost:PORT reach the program
+    /// Forward the machine's localhost:PORT to the program
     #[arg(long, value_name = "PORT", value_parser = whole(1..=u16::MAX))]
     forward: Vec<u16>,
     /// Shell command that runs on the far side, as server.sluice; the program starts when it

@@ -195,7 +195,7 @@ lists how Sluice differs from dummynet.
 
 Examples:
   sluice ipfw pipe 1 config bw 10Mbit/s delay 20ms codel
-  sluice ipfw add 100 pipe 1 ip from any to any
+  sluice ipfw add 100 pipe 1 ip from any to any out
   sluice ipfw --socket /run/lan.sock pipe show
 ";
 

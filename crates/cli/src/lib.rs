@@ -48,7 +48,7 @@ mod watch;
 
 pub use python::Redirect;
 
-/// Packet queueing in user space: algorithms, simulator, live router, laboratory.
+/// Packet queueing in user space: algorithms, simulator, live router, experiments.
 #[derive(Debug, Parser)]
 #[command(name = "sluice", version, max_term_width = 80)]
 struct Sluice {
@@ -73,7 +73,7 @@ enum Command {
     Sweep(sweep::Args),
     /// Write a working scenario or AQM to start from
     New(new::Args),
-    /// Check that an algorithm keeps the contract, measure its cost, and draw its queue
+    /// Check that an algorithm obeys the rules for queues, measure its cost, and draw its queue
     Check(check::Args),
     /// Draw recorded runs again, or several runs together
     Report(report::Args),
@@ -87,7 +87,7 @@ enum Command {
     List(list::Args),
     /// Replay a recorded arrival trace, or the arrivals of a live run, through a queue
     Replay(replay::Args),
-    /// Route packets between interfaces, through dummynet's rules, pipes and queues
+    /// Bridge interfaces, or queue what the kernel forwards, with dummynet's rules and pipes
     Router(router::Args),
     /// Shape the uplink of this machine in both directions, until Ctrl-C
     Shape(shape::Args),

@@ -14,7 +14,7 @@ pub struct Page {
     /// Serve live charts and metrics at IP:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     http: Option<Address>,
-    /// File with the token that --http requires
+    /// File with the clients' token; needed beyond loopback
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token: Option<PathBuf>,
 }

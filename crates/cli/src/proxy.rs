@@ -33,10 +33,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME", help_heading = LINK,
           add = ArgValueCandidates::new(completion::controls))]
     cc: Option<String>,
-    /// Speak SOCKS5 and HTTP on this port of the loopback, or on this address
+    /// Listen for SOCKS5 and HTTP clients on this port (loopback by default)
     #[arg(long, value_name = "[ADDRESS:]PORT")]
     listen: Vec<Listen>,
-    /// Let connections to a port of the loopback lead to a host and its port, across the link
+    /// Forward a loopback port to HOST:PORT across the link
     #[arg(long, value_name = "PORT:HOST:PORT")]
     map: Vec<Map>,
     /// Listen for requests that change the link, cut it, list and reset connections
@@ -354,5 +354,5 @@ Examples:
   curl -X POST localhost:8474/link/cut
 
 Exit status: 0 after Ctrl-C or SIGTERM, 125 if Sluice fails, 75 if packets were
-later than --max-late, and 70 if a queue from a file failed and has `on_error
-end`, or does not return.";
+later than --max-late, or lost by the machine, and 70 if a queue from a file
+failed and has `on_error end`, or does not return.";

@@ -37,7 +37,7 @@ pub struct Args {
     /// one if several folders are given; with --json, no page]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Of several repetitions, draw the curves of the one with this seed [default: the first]
+    /// Draw the curves of the repetition with this seed [default: the first]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Draw a figure for a paper as SVG instead of the page
@@ -56,10 +56,10 @@ pub struct Args {
     #[arg(long, value_parser = subjects(), default_value = FigureKind::Time.word(), hide_possible_values = true,
           requires = "picture", long_help = subjects_help())]
     figure: Subject,
-    /// Of a curve or heat map: the axis of the matrix on x, such as link.rtt
+    /// For a curve or heat map: the axis of the matrix on x, such as link.rtt
     #[arg(long, value_name = "AXIS", requires = "picture", help_heading = SWEEPS)]
     x: Option<String>,
-    /// The figure on y, or in the cells of a heat map, such as ping.p50; of repetitions one or several,
+    /// The figure on y, or in the cells of a heat map, such as ping.p50; for repetitions one or several,
     /// such as ping.p50,total.goodput [default there: the key figures]
     #[arg(long, value_name = "FIGURE", requires = "picture", help_heading = SWEEPS)]
     y: Option<String>,

@@ -42,7 +42,7 @@ use sluice_router::process::{
 };
 use workers::Workers;
 
-/// What to route, and how.
+/// What to bridge or queue, and how.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Only check a file of commands, report all errors and warnings, and exit with status 65 if
-    /// there are errors; route nothing
+    /// there are errors; start no router
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "ports"])]
     check: Option<PathBuf>,
     /// Socket for commands [default: sluice.sock in XDG_RUNTIME_DIR or /run]
@@ -113,7 +113,7 @@ pub struct Args {
     /// Keep all cores of the machine out of idle states with a longer exit latency than this while
     /// the router runs (20us; on a virtual machine 0us, since the hypervisor's own latency is
     /// unknown). Shortens delays on a mostly idle machine, but uses more power; with 0us, cores are
-    /// never idle. Requires root [default: no limit]
+    /// never idle. Requires write access to /dev/cpu_dma_latency, as root has [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Number of packets that may be queued at one time, at 2 KiB each
@@ -140,7 +140,8 @@ pub struct Args {
     /// queue [default: random; 1 if all ports are files]
     #[arg(long, value_parser = whole(0..=u64::MAX))]
     seed: Option<u64>,
-    /// Also send the entries of `log` rules to syslog: to /dev/log, or to this socket
+    /// Also send the log to syslog (entries of `log` rules, changes, limits that packets reach,
+    /// --events): to /dev/log, or to this socket
     #[arg(long, value_name = "SOCKET", num_args = 0..=1, require_equals = true,
           default_missing_value = "/dev/log")]
     syslog: Option<PathBuf>,

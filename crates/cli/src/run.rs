@@ -82,14 +82,15 @@ pub struct Args {
     /// Keep all cores of the machine out of idle states with a longer exit latency than this during
     /// live runs (20us; on a virtual machine 0us, since the hypervisor's own latency is unknown).
     /// Hosts and router wake up sooner, but the machine uses more power; with 0us, cores are never
-    /// idle. Requires root [default: no limit]
+    /// idle. Requires write access to /dev/cpu_dma_latency, as root has [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = Span::parse)]
     cpu_latency: Option<Span>,
     /// Serve a page with the progress of the runs, live charts of the current live run, and the
     /// reports of finished runs, at IP:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     http: Option<Address>,
-    /// File with the token that --http requires
+    /// File with the token that clients must send; required unless --http is a loopback address or a
+    /// Unix socket
     #[arg(long, value_name = "FILE", requires = "http")]
     http_token: Option<PathBuf>,
     /// Only check whether everything could be run

@@ -607,7 +607,7 @@ fn is_permanent(error: &io::Error) -> bool {
 pub static KIND: Kind = Kind {
     name: "nfqueue",
     argument: "NUMBER",
-    doc: "packets of this host's own stack",
+    doc: "packets that the kernel forwards, sends or receives",
     super_packets: Some("whole, one verdict each"),
     arrivals: "no",
     needs: "CAP_NET_ADMIN",
