@@ -475,8 +475,12 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
     }
     let stays_root = settings.is_confined && settings.user.is_none() && confine::is_root();
     if stays_root && !args.quiet {
+        let kept = match settings.hooked {
+            Some(_) => " but CAP_NET_ADMIN of the packet loop",
+            None => "",
+        };
         eprintln!(
-            "sluice: the threads have no capabilities, but remain root's; --user NAME makes them another user's"
+            "sluice: the threads have no capabilities{kept}, but remain root's; --user NAME makes them another user's"
         );
     }
     if !args.quiet {

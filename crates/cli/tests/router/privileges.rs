@@ -50,7 +50,9 @@ fn all_threads_but_the_broker_are_without_privileges() {
             "{name} of {others:?}"
         );
     }
-    running.end();
+    let status = running.end();
+    let given_up = status["given_up"].as_array().unwrap();
+    assert!(given_up.contains(&"capabilities".into()), "{status}");
     let running = Running::start(None, &["--accept", "--unconfined"]);
     let pid = running.child.as_ref().unwrap().id();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
