@@ -329,7 +329,6 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     let flow_file = flows::open(&args.flows)?;
     let mut router = match Router::start_beside(&settings, guardian.as_mut()) {
         Err(StartError::Ended) => {
-            service::ending();
             eprintln!("sluice: {}", StartError::Ended);
             return Ok(ExitCode::SUCCESS);
         }
@@ -423,6 +422,7 @@ fn catch_signals(settings: &Settings) -> Result<Receiver<i32>, Error> {
             }
             for signal in signals.forever() {
                 if signal != SIGHUP {
+                    service::ending();
                     ending.stop();
                 }
                 if sender.send(signal).is_err() {

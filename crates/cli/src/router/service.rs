@@ -2,6 +2,7 @@
 //! again, that it ends, and that its packet loop is alive. The protocol is that of sd_notify(3);
 //! without a service manager nothing is sent.
 
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,19 +65,28 @@ pub(super) fn reloading(work: impl FnOnce()) {
 }
 
 /// Tells the service manager that the router ends, and ends the process if it has not ended in
-/// [`LAST_RESORT`].
+/// [`LAST_RESORT`]. The first call counts, which is that of the thread of signals: the others may wait for
+/// a file or the kernel, also during the start.
 pub(super) fn ending() {
-    tell(&[NotifyState::Stopping]);
-    // Without a thread nothing watches the end, which usually takes milliseconds.
-    let _ = thread::Builder::new().name("end".into()).spawn(|| {
-        thread::sleep(LAST_RESORT);
-        // Standard error may have no reader.
-        let _ = thread::Builder::new().spawn(|| {
-            eprintln!("sluice: the router did not end in {LAST_RESORT:?}; the process is ended");
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tell(&[NotifyState::Stopping]);
+        // Without a thread nothing watches the end, which usually takes milliseconds.
+        let _ = thread::Builder::new().name("end".into()).spawn(|| {
+            thread::sleep(LAST_RESORT);
+            exit(format!(
+                "the router did not end in {LAST_RESORT:?}; the process is ended"
+            ));
         });
-        thread::sleep(LAST_WORDS);
-        std::process::exit(STUCK);
     });
+}
+
+/// Prints why, and ends the process.
+fn exit(why: String) -> ! {
+    // Standard error may have no reader.
+    let _ = thread::Builder::new().spawn(move || eprintln!("sluice: {why}"));
+    thread::sleep(LAST_WORDS);
+    std::process::exit(STUCK);
 }
 
 fn tell(state: &[NotifyState<'_>]) {
@@ -84,8 +94,8 @@ fn tell(state: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(state);
 }
 
-/// A router ends within this time of the signal.
-const LAST_RESORT: Duration = Duration::from_secs(5);
+/// With [`LAST_WORDS`], and some time for a busy machine, less than the 5 s that a router may take to end.
+const LAST_RESORT: Duration = Duration::from_millis(4500);
 /// The time for printing why.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Exit status of sysexits.h for an internal error.
