@@ -511,7 +511,7 @@ fn attend(
     screen: &Screen,
 ) -> Result<(), Error> {
     let mut line = StatusLine::default();
-    let mut service = service::Service::ready(router.pulse());
+    let mut service = service::Service::ready(router);
     let mut seen = 0;
     let mut events = events::Events::default();
     let mut limits = limits::Limits::new();
@@ -531,7 +531,9 @@ fn attend(
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
             Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
             Err(RecvTimeoutError::Timeout) => {
-                service.look();
+                if let Some(warning) = service.look(router) {
+                    screen.print(warning);
+                }
                 if screen.has_status()
                     && let Some(text) = line.look(|| router.ask_status())
                 {
