@@ -108,10 +108,10 @@ impl Site {
 }
 
 /// A router that does not outlive its test.
-struct Killed(Child);
+pub(super) struct Killed(pub(super) Child);
 
 impl Killed {
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 }
