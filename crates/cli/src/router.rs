@@ -330,7 +330,6 @@ pub fn route(args: &Args, commands: Option<String>) -> Result<ExitCode, Error> {
     let flow_file = flows::open(&args.flows)?;
     let mut router = match Router::start_beside(&settings, guardian.as_mut()) {
         Err(StartError::Ended) => {
-            service::ending();
             eprintln!("sluice: {}", StartError::Ended);
             return Ok(ExitCode::SUCCESS);
         }
@@ -424,6 +423,7 @@ fn catch_signals(settings: &Settings) -> Result<Receiver<i32>, Error> {
             }
             for signal in signals.forever() {
                 if signal != SIGHUP {
+                    service::ending();
                     ending.stop();
                 }
                 if sender.send(signal).is_err() {
@@ -476,8 +476,12 @@ fn announce(args: &Args, settings: &Settings, router: &Router) {
     }
     let stays_root = settings.is_confined && settings.user.is_none() && confine::is_root();
     if stays_root && !args.quiet {
+        let kept = match settings.hooked {
+            Some(_) => " but CAP_NET_ADMIN of the packet loop",
+            None => "",
+        };
         eprintln!(
-            "sluice: the threads have no capabilities, but remain root's; --user NAME makes them another user's"
+            "sluice: the threads have no capabilities{kept}, but remain root's; --user NAME makes them another user's"
         );
     }
     if !args.quiet {
@@ -508,7 +512,7 @@ fn attend(
     screen: &Screen,
 ) -> Result<(), Error> {
     let mut line = StatusLine::default();
-    let mut service = service::Service::ready(router.pulse());
+    let mut service = service::Service::ready(router);
     let mut seen = 0;
     let mut events = events::Events::default();
     let mut limits = limits::Limits::new();
@@ -528,7 +532,9 @@ fn attend(
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break service::ending(),
             Err(RecvTimeoutError::Timeout) if router.has_ended() => break,
             Err(RecvTimeoutError::Timeout) => {
-                service.look();
+                if let Some(warning) = service.look(router) {
+                    screen.print(warning);
+                }
                 if screen.has_status()
                     && let Some(text) = line.look(|| router.ask_status())
                 {

@@ -443,6 +443,58 @@ fn one_command_shapes_with_several_workers() {
 }
 
 #[test]
+fn only_the_loops_keep_one_capability_and_the_status_says_so() {
+    let starts = [
+        ("router --forward r3 --accept", 1),
+        ("router --local r3 --accept --workers 2", 2),
+        ("shape r3 --up 18Mbit/s", 1),
+    ];
+    for (words, workers) in starts {
+        let network = Network::new();
+        let router = network.start(&words.split(' ').collect::<Vec<_>>());
+        let mut loops = 0;
+        let tasks = fs::read_dir(format!("/proc/{}/task", router.child.id())).unwrap();
+        for task in tasks.flatten() {
+            // A thread may end meanwhile.
+            let Ok(status) = fs::read_to_string(task.path().join("status")) else {
+                continue;
+            };
+            let field = |name: &str| {
+                let line = status.lines().find(|line| line.starts_with(name));
+                let value = line.and_then(|line| line.split_whitespace().nth(1));
+                value.expect("a field with a value").to_owned()
+            };
+            let name = field("Name:");
+            if name == "broker" {
+                continue;
+            }
+            let is_loop = name.starts_with("router");
+            loops += usize::from(is_loop);
+            // CAP_NET_ADMIN has the number 12 (linux/capability.h).
+            let kept = if is_loop { 1 << 12 } else { 0 };
+            for set in ["CapEff:", "CapPrm:"] {
+                let held = u64::from_str_radix(&field(set), 16).unwrap();
+                assert_eq!(held, kept, "{set} of {name}: {words}");
+            }
+        }
+        assert_eq!(loops, workers, "{words}");
+        let shown = Command::new(SLUICE)
+            .args(["router", "status", "--json"])
+            .env("SLUICE_SOCKET", network.path("s"))
+            .output()
+            .unwrap();
+        let sample: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let given_up = sample["status"]["given_up"].as_array().unwrap();
+        assert!(
+            given_up.contains(&"capabilities_but_net_admin".into()),
+            "{given_up:?}"
+        );
+        assert!(!given_up.contains(&"capabilities".into()), "{given_up:?}");
+        router.end(Signal::INT);
+    }
+}
+
+#[test]
 fn mistakes_are_refused_with_what_would_be_right() {
     let network = Network::new();
     let refused = network.refused(&["router", "--forward", "eth7", "--accept"]);

@@ -66,15 +66,7 @@ impl Running {
 
     /// Starts a router with these variables in its environment.
     fn start_in(config: Option<&str>, more: &[&str], environment: &[(&str, &str)]) -> Running {
-        let namespace = Namespace::create("middle").expect("the test may make namespaces");
-        let end = |name, number| VethEnd {
-            namespace: &namespace,
-            name,
-            mac: Mac([2, 0, 0, 0, 0, number]),
-        };
-        create_veth(end("em0", 1), end("far0", 2)).unwrap();
-        create_veth(end("em1", 3), end("far1", 4)).unwrap();
-        Running::start_between(namespace, config, more, environment)
+        Running::start_between(wired(), config, more, environment)
     }
 
     /// Starts a router between `em0` and `em1` of a namespace.
@@ -206,6 +198,19 @@ impl Drop for Running {
             let _ = child.wait();
         }
     }
+}
+
+/// Returns a namespace with `em0` and `em1`, and `far0` and `far1` at their other ends.
+fn wired() -> Namespace {
+    let namespace = Namespace::create("middle").expect("the test may make namespaces");
+    let end = |name, number| VethEnd {
+        namespace: &namespace,
+        name,
+        mac: Mac([2, 0, 0, 0, 0, number]),
+    };
+    create_veth(end("em0", 1), end("far0", 2)).unwrap();
+    create_veth(end("em1", 3), end("far1", 4)).unwrap();
+    namespace
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -89,6 +89,8 @@ impl Confinement {
 /// What a thread has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confined {
+    /// What the thread keeps: [`Keep::Nothing`] as well if it lacked the capability before.
+    pub kept: Keep,
     /// Whether the kernel enforces [`Reach::Nothing`].
     pub has_no_files: bool,
     /// Whether it has become another user.
@@ -264,6 +266,10 @@ pub fn confine(confinement: Confinement) -> Result<Confined, ConfineError> {
         })
         .map_err(install)?;
     Ok(Confined {
+        kept: match kept.is_empty() {
+            true => Keep::Nothing,
+            false => keep,
+        },
         has_no_files,
         is_other_user: user.is_some(),
         regains_priority,

@@ -91,9 +91,11 @@ fn a_confined_thread_opens_no_file_but_the_broker_does() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own");
     std::fs::write(&path, "secret").unwrap();
+    let has_landlock = has_landlock();
     keep_broker(None).unwrap();
     let thread = thread::spawn(move || {
         let confined = confine(Confinement::STRICT).unwrap();
+        assert_eq!(confined.has_no_files, has_landlock);
         let refusal = |path: &std::path::Path| std::fs::read(path).err().map(|e| e.kind());
         // Root may read /etc/shadow by its user alone, without a capability.
         let denied = confined
@@ -111,6 +113,15 @@ fn a_confined_thread_opens_no_file_but_the_broker_does() {
         assert_eq!(other.join().unwrap(), confined.has_no_files);
     });
     thread.join().unwrap();
+}
+
+/// Returns whether the kernel restricts files: landlock_create_ruleset(2) then returns its version.
+#[allow(unsafe_code)]
+fn has_landlock() -> bool {
+    /// LANDLOCK_CREATE_RULESET_VERSION of linux/landlock.h.
+    const VERSION: usize = 1;
+    // SAFETY: with this flag, the call has no other arguments and only returns a number.
+    unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, 0_usize, 0_usize, VERSION) > 0 }
 }
 
 #[test]

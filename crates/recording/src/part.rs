@@ -182,7 +182,7 @@ fn own_temporary(path: &Path) -> PathBuf {
 pub const ANYONE: u32 = 0o666;
 
 /// The mode of files with captured packets.
-const OWNER: u32 = 0o600;
+pub const OWNER: u32 = 0o600;
 
 #[cfg(test)]
 mod tests {

@@ -1,14 +1,16 @@
 //! What a service manager learns of the router: that it is ready, that it reads its configuration
 //! again, that it ends, and that its packet loop is alive. The protocol is that of sd_notify(3);
-//! without a service manager nothing is sent.
+//! without a service manager nothing is sent. A router that cannot go on, or cannot end, ends its process
+//! by itself.
 
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
-use sluice_router::process::Pulse;
+use sluice_router::process::{Pulse, Router};
 
-/// Sends the watchdog's signs of life.
+/// Sends the watchdog's signs of life, and ends the process if the packet loop hangs.
 pub(super) struct Service {
     /// The interval between two signs, if a watchdog waits for them.
     interval: Option<Duration>,
@@ -16,25 +18,53 @@ pub(super) struct Service {
     pulse: Pulse,
     /// Whether the loops are to turn before the next sign.
     is_due: bool,
+    /// `None` if the loop may wait for files.
+    silence: Option<(Silence, Pulse)>,
 }
 
 impl Service {
     /// Tells the service manager that the router is ready.
-    pub fn ready(pulse: Pulse) -> Service {
+    pub fn ready(router: &Router) -> Service {
         tell(&[NotifyState::Ready]);
+        let silence = (!router.plays_files()).then(|| {
+            let mut pulse = router.pulse();
+            // A loop without packets turns for this.
+            pulse.count();
+            (Silence::default(), pulse)
+        });
         Service {
             // Three chances in the time that the watchdog allows.
             interval: sd_notify::watchdog_enabled().map(|period| period / 3),
             next: Instant::now(),
-            pulse,
+            pulse: router.pulse(),
             is_due: false,
+            silence,
         }
     }
 
-    /// Sends a sign of life whenever the loop has turned. Never blocks. A loop that forwards no packets
-    /// does not turn, so the service manager then ends the router. One that executes a long batch of
-    /// commands turns, although it answers nothing.
-    pub fn look(&mut self) {
+    /// Gives signs of life. Ends the process if a loop hangs, unless a kernel bridge forwards meanwhile:
+    /// then it returns a warning, because the loop may continue. Never blocks. Call it every
+    /// [`LOOK`](super::LOOK).
+    pub fn look(&mut self, router: &Router) -> Option<String> {
+        self.feed();
+        let (silence, pulse) = self.silence.as_mut()?;
+        if !silence.look(pulse.has_turned(), || pulse.count()) {
+            return None;
+        }
+        let seconds = HANGING / super::LOOKS;
+        let what = format!("the packet loop has hung for {seconds} s");
+        if !router.is_guarded() {
+            exit(format!("{what}; the process is ended"));
+        }
+        Some(format!(
+            "sluice: warning: {what}; until it continues, a kernel bridge forwards (--fail-open)\n"
+        ))
+    }
+
+    /// Sends a sign of life whenever the loop has turned. A loop that forwards no packets does not turn, so
+    /// the service manager then ends the router. One that executes a long batch of commands turns, although
+    /// it answers nothing.
+    fn feed(&mut self) {
         let Some(interval) = self.interval else {
             return;
         };
@@ -53,6 +83,28 @@ impl Service {
     }
 }
 
+/// How long the loops have not turned, in checks: time in which this thread does not run either, because
+/// the process is stopped or the machine sleeps, does not count.
+#[derive(Default)]
+struct Silence {
+    /// Checks since the turns were counted.
+    looks: u64,
+}
+
+impl Silence {
+    /// Returns whether the loops are just found to hang. `has_turned`: whether they have turned since they
+    /// were counted, which `count` does again.
+    fn look(&mut self, has_turned: bool, count: impl FnOnce()) -> bool {
+        self.looks += 1;
+        // Each count wakes up loops without packets.
+        if has_turned && self.looks >= super::LOOKS {
+            count();
+            self.looks = 0;
+        }
+        !has_turned && self.looks == HANGING
+    }
+}
+
 /// Tells the service manager that the configuration is read again, as long as `work` takes.
 pub(super) fn reloading(work: impl FnOnce()) {
     match NotifyState::monotonic_usec_now() {
@@ -64,19 +116,28 @@ pub(super) fn reloading(work: impl FnOnce()) {
 }
 
 /// Tells the service manager that the router ends, and ends the process if it has not ended in
-/// [`LAST_RESORT`].
+/// [`LAST_RESORT`]. The first call counts, which is that of the thread of signals: the others may wait for
+/// a file or the kernel, also during the start.
 pub(super) fn ending() {
-    tell(&[NotifyState::Stopping]);
-    // Without a thread nothing watches the end, which usually takes milliseconds.
-    let _ = thread::Builder::new().name("end".into()).spawn(|| {
-        thread::sleep(LAST_RESORT);
-        // Standard error may have no reader.
-        let _ = thread::Builder::new().spawn(|| {
-            eprintln!("sluice: the router did not end in {LAST_RESORT:?}; the process is ended");
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        tell(&[NotifyState::Stopping]);
+        // Without a thread nothing watches the end, which usually takes milliseconds.
+        let _ = thread::Builder::new().name("end".into()).spawn(|| {
+            thread::sleep(LAST_RESORT);
+            exit(format!(
+                "the router did not end in {LAST_RESORT:?}; the process is ended"
+            ));
         });
-        thread::sleep(LAST_WORDS);
-        std::process::exit(STUCK);
     });
+}
+
+/// Prints why, and ends the process.
+fn exit(why: String) -> ! {
+    // Standard error may have no reader.
+    let _ = thread::Builder::new().spawn(move || eprintln!("sluice: {why}"));
+    thread::sleep(LAST_WORDS);
+    std::process::exit(STUCK);
 }
 
 fn tell(state: &[NotifyState<'_>]) {
@@ -84,9 +145,45 @@ fn tell(state: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(state);
 }
 
-/// A router ends within this time of the signal.
-const LAST_RESORT: Duration = Duration::from_secs(5);
+/// A loop that has not turned in so many checks, 10 s, hangs. A single command may hold it for less.
+const HANGING: u64 = 10 * super::LOOKS;
+/// With [`LAST_WORDS`], and some time for a busy machine, less than the 5 s that a router may take to end.
+const LAST_RESORT: Duration = Duration::from_millis(4500);
 /// The time for printing why.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Exit status of sysexits.h for an internal error.
 const STUCK: i32 = 70;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the checks at which loops are found to hang that turn whenever `turns` says so.
+    fn found(looks: u64, turns: impl Fn(u64) -> bool) -> Vec<u64> {
+        let (mut silence, mut has_turned) = (Silence::default(), false);
+        let look = |number: &u64| {
+            has_turned |= turns(*number);
+            let mut is_counted = false;
+            let hangs = silence.look(has_turned, || is_counted = true);
+            has_turned &= !is_counted;
+            hangs
+        };
+        (1..=looks).filter(look).collect()
+    }
+
+    #[test]
+    fn a_loop_that_turns_now_and_then_does_not_hang() {
+        assert!(found(10_000, |_| true).is_empty());
+        // Every 9 s: the turns are counted at once, and 89 checks without one follow.
+        assert!(found(10_000, |look| look % 90 == 0).is_empty());
+    }
+
+    #[test]
+    fn a_loop_that_turns_no_more_hangs_after_ten_seconds_and_is_reported_once() {
+        assert_eq!(found(10_000, |_| false), [100]);
+        // The turns are counted every 10 checks, so the ones of checks 41 to 45 at check 50.
+        assert_eq!(found(10_000, |look| look <= 45), [150]);
+        // One that continues can hang again: the turn of check 300 is counted at once.
+        assert_eq!(found(1_000, |look| look <= 45 || look == 300), [150, 400]);
+    }
+}

@@ -7,6 +7,7 @@ use std::thread::{JoinHandle, sleep};
 
 use sluice_net::cores::{Stay, allowed};
 
+use super::service::Held;
 use super::*;
 
 /// Two hosts, and between them the two interfaces of a router.
@@ -107,10 +108,10 @@ impl Site {
 }
 
 /// A router that does not outlive its test.
-struct Killed(Child);
+pub(super) struct Killed(pub(super) Child);
 
 impl Killed {
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 }
@@ -314,6 +315,36 @@ fn a_hung_router_costs_a_second_at_most_and_takes_over_when_it_continues() {
     site.wait_for_bridges(0);
     traffic.pass();
     traffic.has_lost_a_second_at_most("after SIGCONT");
+    child.signal(Signal::TERM);
+    assert!(child.0.wait().unwrap().success());
+    let mut said = String::new();
+    stderr.read_to_string(&mut said).unwrap();
+    assert!(said.contains("the router forwards again"), "{said}");
+    assert!(site.bridges().is_empty());
+}
+
+/// The other threads run, among them the one that gives signs of life. The process does not end, because the
+/// loop may continue.
+#[test]
+fn a_loop_that_hangs_alone_costs_a_second_at_most_and_takes_over_when_it_continues() {
+    let site = Site::new();
+    let (mut child, mut stderr, _) = site.start(&[]);
+    let traffic = Traffic::start(&site);
+    traffic.pass();
+    let held = Held::hold(child.0.id(), "router");
+    site.wait_for_bridges(1);
+    traffic.pass();
+    traffic.has_lost_a_second_at_most("after the loop was stopped");
+    wait_for(
+        &mut stderr,
+        "sluice: warning: the packet loop has hung for 10 s; until it continues, a kernel bridge forwards",
+    );
+    let traffic = Traffic::start(&site);
+    traffic.pass();
+    drop(held);
+    site.wait_for_bridges(0);
+    traffic.pass();
+    traffic.has_lost_a_second_at_most("after the loop continued");
     child.signal(Signal::TERM);
     assert!(child.0.wait().unwrap().success());
     let mut said = String::new();

@@ -87,12 +87,43 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     manager.next(Duration::from_secs(1));
     let (message, alive) = manager.next(Duration::from_secs(2));
     assert_eq!((message, alive), (None, 0));
+    let start = Instant::now();
     running.signal(Signal::TERM);
     manager.expect("STOPPING=1");
     held.until_it_ends();
     let status = running.child.take().unwrap().wait().unwrap();
+    let took = start.elapsed();
     assert_eq!(status.code(), Some(70));
-    running.hear("sluice: the router did not end in 5s");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    running.hear("sluice: the router did not end in 4.5s");
+}
+
+#[test]
+fn a_loop_that_hangs_ends_the_process_without_a_service_manager() {
+    let mut running = Running::start(None, &["--accept"]);
+    let held = Held::hold(running.child.as_ref().unwrap().id(), "router");
+    let start = Instant::now();
+    held.until_it_ends();
+    let status = running.child.take().unwrap().wait().unwrap();
+    let took = start.elapsed();
+    assert_eq!(status.code(), Some(70));
+    // 100 checks every 0.1 s, up to 10 before them, and 0.2 s for the line. On a busy machine, checks are late.
+    let expected = Duration::from_secs(9)..Duration::from_secs(20);
+    assert!(expected.contains(&took), "{took:?}");
+    running.hear("sluice: the packet loop has hung for 10 s; the process is ended");
+}
+
+/// As by a terminal's Ctrl-Z, or while the machine sleeps.
+#[test]
+fn a_process_that_was_stopped_for_longer_goes_on() {
+    let running = Running::start(None, &["--accept"]);
+    running.signal(Signal::STOP);
+    thread::sleep(Duration::from_secs(12));
+    running.signal(Signal::CONT);
+    // Several checks, and the 0.2 s that an end would take.
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(running.ok("list"), "65535 allow ip from any to any\n");
+    running.end();
 }
 
 /// Other orders wait for its end, and packets are forwarded between its pieces.
@@ -129,11 +160,11 @@ fn a_router_gives_signs_of_life_while_it_executes_a_long_batch() {
 }
 
 /// A thread that is stopped, while the others of its process go on.
-struct Held(Pid);
+pub(super) struct Held(Pid);
 
 impl Held {
     /// Stops the thread with a name, as a debugger does.
-    fn hold(process: u32, name: &str) -> Held {
+    pub(super) fn hold(process: u32, name: &str) -> Held {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
         let is_named = |path: &PathBuf| {
             fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim_end() == name)
@@ -151,6 +182,13 @@ impl Held {
     fn until_it_ends(self) {
         let end = waitpid(self.0, Some(WaitPidFlag::__WALL));
         assert!(matches!(end, Ok(WaitStatus::Exited(_, 70))), "{end:?}");
+    }
+}
+
+impl Drop for Held {
+    /// Lets the thread continue, if it has not ended.
+    fn drop(&mut self) {
+        let _ = ptrace::detach(self.0, None);
     }
 }
 

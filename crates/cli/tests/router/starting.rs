@@ -16,6 +16,12 @@ impl Starting {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("r.conf");
         write(&config);
+        let config = config.to_str().unwrap().to_owned();
+        Starting::begin_with(folder, &["em0", "em1", "--config", &config])
+    }
+
+    /// Starts a router with these words.
+    fn begin_with(folder: tempfile::TempDir, words: &[&str]) -> Starting {
         let namespace = Namespace::create("middle").unwrap();
         let end = |name, number| VethEnd {
             namespace: &namespace,
@@ -25,12 +31,11 @@ impl Starting {
         create_veth(end("em0", 1), end("em1", 2)).unwrap();
         let descriptor = namespace.as_fd().as_raw_fd();
         let child = Command::new(SLUICE)
-            .args(["router", "em0", "em1", "--netns"])
+            .args(["router", "--netns"])
             .arg(format!("/proc/{}/fd/{descriptor}", std::process::id()))
             .arg("--socket")
             .arg(folder.path().join("s"))
-            .arg("--config")
-            .arg(config)
+            .args(words)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -54,6 +59,31 @@ impl Starting {
         while !is_reading() {
             assert_eq!(self.child.try_wait().unwrap(), None, "it has ended");
             std::thread::yield_now();
+        }
+    }
+
+    /// Waits until one of its threads waits for a file to be open.
+    fn until_it_waits_for_a_file(&mut self) {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let number = nix::libc::SYS_openat.to_string();
+        let is_waiting = || {
+            let tasks = fs::read_dir(&tasks).unwrap();
+            // The number of a system call that blocks is the first word (proc_pid_syscall(5)).
+            tasks.flatten().any(|task| {
+                let call = fs::read_to_string(task.path().join("syscall"));
+                call.is_ok_and(|call| call.split(' ').next() == Some(&*number))
+            })
+        };
+        let (begin, mut looks) = (Instant::now(), 0);
+        // A file that answers is open at the next look.
+        while looks < 10 {
+            looks = if is_waiting() { looks + 1 } else { 0 };
+            assert_eq!(self.child.try_wait().unwrap(), None, "it has ended");
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "it waits for no file"
+            );
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 
@@ -104,6 +134,37 @@ fn a_signal_ends_a_router_whose_configuration_never_ends() {
     starting.until_it_reads();
     starting.end(Signal::TERM);
     drop(pipe);
+}
+
+/// Nobody opens the other end, so the start cannot go on. The process ends all the same.
+#[test]
+fn a_signal_ends_a_start_that_waits_for_the_reader_of_a_pipe() {
+    let starts = [
+        (["em0", "em1", "--accept", "--flow-log"], ""),
+        (["em1", "--accept", "--port", "packet"], "pcap::"),
+    ];
+    for (words, kind) in starts {
+        for signal in [Signal::TERM, Signal::INT] {
+            let folder = tempfile::tempdir().unwrap();
+            let pipe = folder.path().join("pipe");
+            let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+            assert!(made.success());
+            let pipe = format!("{kind}{}", pipe.display());
+            let mut starting = Starting::begin_with(folder, &[&words[..], &[&*pipe]].concat());
+            starting.until_it_waits_for_a_file();
+            let start = Instant::now();
+            kill_process(Pid::from_child(&starting.child), signal).unwrap();
+            let output = starting.child.wait_with_output().unwrap();
+            let took = start.elapsed();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(70), "{said}");
+            assert_eq!(
+                said,
+                "sluice: the router did not end in 4.5s; the process is ended\n"
+            );
+            assert!(took < Duration::from_secs(5), "{took:?}");
+        }
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub fn send(
 }
 
 /// Returns where the page is, from what the router prints when it starts.
-fn page_of(running: &Running) -> SocketAddr {
+pub fn page_of(running: &Running) -> SocketAddr {
     let line = running
         .heard
         .lines()

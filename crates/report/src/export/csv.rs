@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ExportError, write_whole};
 use sluice_recording::csv::field;
-use sluice_recording::{Cell, ReadError, Recording, Row, Rows};
+use sluice_recording::{Cell, ReadError, Recording, Row, Rows, part};
 
 /// The tables of a run that were written.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ fn table<R: Row>(rows: Rows<R>, dir: &Path) -> Result<PathBuf, ExportError> {
         path: path.clone(),
         error,
     };
-    write_whole(&path, |out| {
+    write_whole(&path, part::ANYONE, |out| {
         write_rows(out, rows).map_err(|error| match error {
             RowError::Read(error) => error.into(),
             RowError::Write(error) => fail(error),

@@ -47,7 +47,7 @@ use sluice_core::{Span, Time};
 
 use super::pcapng::epoch_ns;
 use super::{ExportError, write_whole};
-use sluice_recording::{ReadError, Recording};
+use sluice_recording::{ReadError, Recording, part};
 use sluice_scenario::{FlentSeries, FlowInstance, Schedule};
 
 pub use test::{Test, TestError};
@@ -67,7 +67,7 @@ pub fn write(recording: &Recording, path: &Path, test: Option<Test>) -> Result<(
         path: path.to_owned(),
         error,
     };
-    write_whole(path, |out| {
+    write_whole(path, part::ANYONE, |out| {
         let mut gzip = GzEncoder::new(out, Compression::default());
         serde_json::to_writer(&mut gzip, &file).map_err(|error| fail(error.into()))?;
         gzip.flush().and_then(|()| gzip.finish()).map_err(fail)?;

@@ -37,9 +37,10 @@ pub enum ExportError {
     Test(#[from] flent::TestError),
 }
 
-/// Writes a file under a temporary name, and renames it when it is complete.
+/// Writes a file under a temporary name, with this mode, and renames it when it is complete.
 fn write_whole(
     path: &Path,
+    mode: u32,
     content: impl FnOnce(&mut BufWriter<File>) -> Result<(), ExportError>,
 ) -> Result<(), ExportError> {
     let fail = |error| ExportError::Write {
@@ -47,7 +48,7 @@ fn write_whole(
         error,
     };
     let part = part::temporary(path);
-    let file = part::create_temporary(&part, part::ANYONE).map_err(fail);
+    let file = part::create_temporary(&part, mode).map_err(fail);
     let written = file.and_then(|file| {
         let mut out = BufWriter::new(file);
         content(&mut out)?;

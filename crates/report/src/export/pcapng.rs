@@ -36,11 +36,12 @@ use super::{ExportError, write_whole};
 use departure::departures;
 use header::{Content, Sent};
 use sluice_recording::headers::HeaderCoder;
-use sluice_recording::{PacketRow, ReadError, Recording};
+use sluice_recording::{PacketRow, ReadError, Recording, part};
 use sluice_scenario::{Direction, FlowInstance, Pipe, PipeId, Scenario};
 
 /// Writes the captures `NAME-h2.pcapng`, `NAME-link1-link2.pcapng` and so on between links, and
-/// `NAME-h3.pcapng` into the folder `dir`, which must exist, and returns the files.
+/// `NAME-h3.pcapng` into the folder `dir`, which must exist, and returns the files. Only their owner can
+/// read them, as other captures.
 ///
 /// # Errors
 /// [`ExportError`]; no incomplete file is left behind.
@@ -102,7 +103,7 @@ pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBu
         // they had in the router.
         capture.sort_by_key(|sight| (sight.time_ns, sight.is_inbound));
         let path = dir.join(format!("{name}-{place}.pcapng"));
-        write_whole(&path, |out| {
+        write_whole(&path, part::OWNER, |out| {
             run.write(out, place, &capture)
                 .map_err(|error| ExportError::Write {
                     path: path.clone(),

@@ -1,5 +1,6 @@
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
 
 use flate2::read::GzDecoder;
 use pcap_parser::traits::PcapReaderIterator as _;
@@ -155,6 +156,11 @@ fn a_capture_per_port_has_the_fate_of_each_packet() {
     let files = pcapng::write(&recording, temp.path(), "run").unwrap();
     let names: Vec<_> = files.iter().map(|f| f.file_name().unwrap()).collect();
     assert_eq!(names, ["run-h2.pcapng", "run-h3.pcapng"]);
+    // Whatever the umask: captured packets are private.
+    for file in &files {
+        let mode = fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
     let (h2, h3) = (packets(&files[0]), packets(&files[1]));
     // Six came in; three left, and one is still queued.
     assert_eq!((h2.len(), h3.len()), (6, 3));

@@ -74,6 +74,11 @@ impl Health {
         self.has_guardian.store(true, Ordering::Release);
     }
 
+    /// Returns whether there is a guardian that lives.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.has_guardian.load(Ordering::Acquire) && self.is_guarded.load(Ordering::Relaxed)
+    }
+
     /// Asks the kernel for the interfaces, unless another thread does at this moment.
     pub(super) fn look(&self) {
         if self.ports.iter().all(|port| port.interface.is_none()) {
@@ -212,11 +217,11 @@ mod tests {
             health.complete(&mut status);
             status.fail_open
         };
-        assert_eq!(told(), None);
+        assert_eq!((told(), health.is_guarded()), (None, false));
         health.note_guardian(true);
-        assert_eq!(told(), Some(true));
+        assert_eq!((told(), health.is_guarded()), (Some(true), true));
         health.note_guardian(false);
-        assert_eq!(told(), Some(false));
+        assert_eq!((told(), health.is_guarded()), (Some(false), false));
     }
 
     #[test]

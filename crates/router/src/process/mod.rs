@@ -178,6 +178,7 @@ pub struct Router {
     watcher: Watcher,
     /// By worker; grows with each turn of its loop.
     pulses: Vec<Arc<AtomicU64>>,
+    plays_files: bool,
     heartbeat: Option<fail_open::Heartbeat>,
     health: Arc<Health>,
     _held: held::Held,
@@ -305,6 +306,18 @@ impl Router {
     /// Returns what counts the turns of the loops.
     pub fn pulse(&self) -> Pulse {
         Pulse::new(self.orders.bells().cloned().collect(), self.pulses.clone())
+    }
+
+    /// Returns whether the router plays files. Its loop then may wait for a disk, or for the reader of a
+    /// pipe.
+    pub const fn plays_files(&self) -> bool {
+        self.plays_files
+    }
+
+    /// Returns whether a kernel bridge forwards while the loops hang, because the guardian of
+    /// [`Router::guard`] lives.
+    pub fn is_guarded(&self) -> bool {
+        self.health.is_guarded()
     }
 
     /// Returns whether nothing is left to do, because the files that the router plays have ended or

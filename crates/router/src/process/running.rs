@@ -10,7 +10,7 @@ use sluice_core::{Cx, DropReason, Rate, Rng, Span, Stop, Time};
 use sluice_ipfw::watch::Watching;
 use sluice_ipfw::{Batch, Draft, Firewall, Interface, LogEntry, Output, Survey, Worker};
 use sluice_net::Clock;
-use sluice_net::confine::Confined;
+use sluice_net::confine::{Confined, Keep};
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
@@ -572,8 +572,10 @@ fn given_up(confined: Option<Confined>) -> Vec<String> {
     let Some(confined) = confined else {
         return Vec::new();
     };
+    let keeps_none = confined.kept == Keep::Nothing;
     let names = [
-        ("capabilities", true),
+        ("capabilities", keeps_none),
+        ("capabilities_but_net_admin", !keeps_none),
         ("system_calls", true),
         ("files", confined.has_no_files),
         ("user", confined.is_other_user),

@@ -389,6 +389,7 @@ impl Router {
             log: Mutex::new(Some(log_entries)),
             watcher: Watcher::of_router(orders.clone(), Arc::clone(&health)),
             pulses,
+            plays_files: opened.time != PortTime::Machine,
             heartbeat: None,
             health: Arc::clone(&health),
             _held: held,

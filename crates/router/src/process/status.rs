@@ -63,7 +63,8 @@ pub struct Status {
     #[serde(default)]
     pub log_lost: u64,
     /// What the router's threads but the broker have given up: `capabilities`, `system_calls`, `files`
-    /// (where the kernel has Landlock). Empty with `--unconfined`.
+    /// (where the kernel has Landlock), `user`. Loops that decide over the kernel's own packets have
+    /// given up `capabilities_but_net_admin`. Empty with `--unconfined`.
     #[serde(default)]
     pub given_up: Vec<String>,
     /// Whether the process that watches the router lives (`--fail-open`); `None` without it.
