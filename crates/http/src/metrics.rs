@@ -410,7 +410,7 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         ),
         (
             "sluice_refused_packets",
-            "Packets that a limit of the whole router refused",
+            "Packets that a limit of the whole router refused; states_evicted counts removed states",
             None,
             reasons("limit", &status.refused),
         ),

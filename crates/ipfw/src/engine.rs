@@ -222,11 +222,13 @@ impl Firewall {
         self.runtime.set_free_packets(packets);
     }
 
-    /// Returns the packets that limits of the whole engine refused. They are among the dropped ones.
+    /// Returns the packets that limits of the whole engine refused. They are among the dropped ones, except
+    /// where the counter says otherwise.
     pub const fn refusals(&self) -> Refusals {
         let states = self.rules.states.refusals;
         Refusals {
             states_full: states.full,
+            states_evicted: states.evicted,
             states_source: states.source,
             states_limit: states.limit,
             call_loop: self.rules.refused_calls,

@@ -106,6 +106,7 @@ fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
     let of = match name {
         "log_lost" => "entries lost",
         "call_loop" => "packets met a limit",
+        "states_evicted" => "states removed",
         _ if name.starts_with("http_") => "requests refused",
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
         _ => "packets lost",
@@ -138,7 +139,7 @@ fn count(status: &Status, name: &str) -> u64 {
 
 /// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 30] = [
+const REFUSALS: [(&str, &str); 31] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
@@ -174,6 +175,11 @@ const REFUSALS: [(&str, &str); 30] = [
     (
         "states_full",
         "the table of states is full with {}; raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
+    ),
+    (
+        "states_evicted",
+        "the table of states, {}, is full, and the oldest flows without an answer make room for new ones; \
+         raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
     ),
     (
         "states_source",
@@ -316,6 +322,23 @@ mod tests {
         assert_eq!(said[0].json["size"], 1000);
     }
 
+    /// A flood of flows without an answer loses no packet, so it shows by this line only.
+    #[test]
+    fn states_that_are_evicted_have_a_line() {
+        let mut status = Status::default();
+        status.refused.insert("states_evicted".into(), 940);
+        status.limits.insert("states_evicted".into(), 100);
+        let said = Limits::new().warnings(&status, Instant::now());
+        assert_eq!(
+            lines(&said),
+            [
+                "warning: 940 states removed (states_evicted): the table of states, 100, is full, and the \
+                 oldest flows without an answer make room for new ones; raise net.inet.ip.fw.dyn_max with \
+                 `sluice ipfw sysctl`"
+            ]
+        );
+    }
+
     #[test]
     fn a_file_that_cannot_be_written_has_a_line_for_each_answer_and_each_time() {
         let mut limits = Limits::new();
@@ -392,7 +415,7 @@ mod tests {
             .step_by(2);
         let refused = refused.filter(|word| word.contains('_'));
         let names: Vec<&str> = refused.collect();
-        assert_eq!(names.len(), 8, "{names:?}");
+        assert_eq!(names.len(), 9, "{names:?}");
         let lost = ["evasive", "tiny_segments", "over_share", "malformed"];
         let clients = Why::ALL.map(Why::name);
         for name in names.into_iter().chain(lost).chain(clients) {

@@ -43,6 +43,8 @@ pub struct Refusals {
     pub dynamic_number: u64,
     /// The table of states was full of answered flows.
     pub states_full: u64,
+    /// States of unanswered flows that were removed from the full table for new flows. No packet was lost.
+    pub states_evicted: u64,
     /// The source owned too many states.
     pub states_source: u64,
     /// The group of a `limit` option was full.
@@ -100,6 +102,7 @@ impl Budget {
                 dynamic_memory: 0,
                 dynamic_number: 0,
                 states_full: 0,
+                states_evicted: 0,
                 states_source: 0,
                 states_limit: 0,
                 pipe_loop: 0,
