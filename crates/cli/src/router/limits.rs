@@ -1,7 +1,7 @@
 //! Warnings about what a router refuses: which limit packets met, what it is, how often, and how to
 //! raise it. Also about files of ports that the system refuses to write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -20,6 +20,8 @@ pub(super) struct Limits {
     told: BTreeMap<&'static str, u64>,
     /// The system's answers that lines have reported, by port, of files that still refuse to be written.
     answers: BTreeMap<String, String>,
+    /// The ports that lines have reported, as long as they are not promiscuous.
+    filtered: BTreeSet<String>,
 }
 
 impl Limits {
@@ -30,6 +32,7 @@ impl Limits {
             is_unguarded: false,
             told: BTreeMap::new(),
             answers: BTreeMap::new(),
+            filtered: BTreeSet::new(),
         }
     }
 
@@ -52,11 +55,13 @@ impl Limits {
         Vec::new()
     }
 
-    /// Returns a warning for each counter that has grown since the last status, and for each file whose
-    /// write is refused, unless it was in the last status, too, and for the same reason.
+    /// Returns a warning for each counter that has grown since the last status, for each file whose
+    /// write is refused, unless it was in the last status, too, and for the same reason, and for each port
+    /// that is not promiscuous any more.
     fn warnings(&mut self, status: &Status, now: Instant) -> Vec<Event> {
         self.next = now + EVERY;
         let mut warnings = self.write_errors(status);
+        warnings.extend(self.not_promiscuous(status));
         for (name, what) in REFUSALS {
             let count = count(status, name);
             let known = self.told.insert(name, count).unwrap_or(0);
@@ -86,6 +91,28 @@ impl Limits {
             }
         }
         warnings
+    }
+
+    fn not_promiscuous(&mut self, status: &Status) -> Vec<Event> {
+        let filtered = status.ports.iter();
+        let filtered = filtered.filter(|port| port.promiscuous == Some(false));
+        let filtered: BTreeSet<String> = filtered.map(|port| port.name.clone()).collect();
+        let new = filtered.difference(&self.filtered);
+        let warnings = new.map(|port| not_promiscuous(port)).collect();
+        self.filtered = filtered;
+        warnings
+    }
+}
+
+/// Returns the warning that the interface of a port filters frames by their address.
+fn not_promiscuous(port: &str) -> Event {
+    Event {
+        line: format!(
+            "warning: the interface of {port} is not promiscuous: frames for other addresses than its own \
+             may be lost, and no counter shows them; restart the router, or use `ip link set dev IFACE \
+             promisc on`"
+        ),
+        json: json!({"log": "not_promiscuous", "port": port}),
     }
 }
 
@@ -376,6 +403,38 @@ mod tests {
             assert!(limits.warnings(&full, now).is_empty(), "it is known");
             assert!(limits.warnings(&writable, now).is_empty(), "no error");
         }
+    }
+
+    #[test]
+    fn a_port_that_is_not_promiscuous_has_a_line_each_time() {
+        let mut limits = Limits::new();
+        let mut said = |promiscuous| {
+            let port = PortStatus {
+                name: "xdp:eth1".into(),
+                promiscuous,
+                ..PortStatus::default()
+            };
+            let status = Status {
+                ports: vec![port],
+                ..Status::default()
+            };
+            limits.warnings(&status, Instant::now())
+        };
+        assert!(said(Some(true)).is_empty() && said(None).is_empty());
+        // The interface has returned, and the kernel refused the mode.
+        let first = said(Some(false));
+        assert_eq!(
+            lines(&first),
+            [
+                "warning: the interface of xdp:eth1 is not promiscuous: frames for other addresses than \
+                 its own may be lost, and no counter shows them; restart the router, or use `ip link set \
+                 dev IFACE promisc on`"
+            ]
+        );
+        assert_eq!(first[0].json["port"], "xdp:eth1");
+        assert!(said(Some(false)).is_empty(), "it is known");
+        assert!(said(None).is_empty(), "it is gone");
+        assert_eq!(said(Some(false)).len(), 1);
     }
 
     #[test]
