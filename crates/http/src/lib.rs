@@ -336,11 +336,14 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
             continue;
         };
         // Connections are counted in the order in which they come.
-        let Some(place) = means.clients.admit(stream.address()) else {
-            means.count(Why::HttpTooMany);
-            // The buffer of a new connection takes the answer without waiting.
-            let _ = Answer::text(503, "too many connections").send_within(&stream, RETRY / 10);
-            continue;
+        let place = match means.clients.admit(stream.address()) {
+            Ok(place) => place,
+            Err(why) => {
+                means.count(why);
+                // The buffer of a new connection takes the answer without waiting.
+                let _ = Answer::text(503, "too many connections").send_within(&stream, RETRY / 10);
+                continue;
+            }
         };
         let of_thread = Arc::clone(means);
         let serve = move || {
@@ -351,7 +354,7 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
         };
         let thread = thread::Builder::new().name("http-client".into());
         if thread.spawn(serve).is_err() {
-            means.count(Why::HttpTooMany);
+            means.count(Why::HttpThread);
         }
     }
 }

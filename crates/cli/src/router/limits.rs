@@ -166,7 +166,7 @@ fn count(status: &Status, name: &str) -> u64 {
 
 /// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 31] = [
+const REFUSALS: [(&str, &str); 33] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
@@ -232,8 +232,8 @@ const REFUSALS: [(&str, &str); 31] = [
     ),
     (
         "tiny_segments",
-        "super-packets ask for segments below 48 bytes, which no sender makes; turn off offloads at \
-         the interface (ethtool -K IFACE gro off tso off gso off)",
+        "super-packets ask for TCP segments, or for more than 128 datagrams, below 48 bytes, which no \
+         sender makes; turn off offloads at the interface (ethtool -K IFACE gro off tso off gso off)",
     ),
     (
         "malformed",
@@ -290,6 +290,16 @@ const REFUSALS: [(&str, &str); 31] = [
     (
         "http_too_many",
         "{} clients of the page are served at a time, and all are at work; close pages that are not used",
+    ),
+    (
+        "http_address",
+        "{} clients of the page from one address are served at a time, and all are at work; close pages \
+         that are not used",
+    ),
+    (
+        "http_thread",
+        "no thread could be started for a client of the page; raise the limit of tasks (TasksMax of the \
+         unit, or ulimit -u)",
     ),
     (
         "http_long",

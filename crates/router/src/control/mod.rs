@@ -38,7 +38,9 @@ pub use message::{
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, Sources, read_request};
 pub use socket_file::{SocketError, SocketFile};
 pub use team::{TeamStatus, inboxes};
-pub use turned_away::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why};
+pub use turned_away::{
+    PAGE_CLIENTS, PAGE_CLIENTS_OF_ADDRESS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why,
+};
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

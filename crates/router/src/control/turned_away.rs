@@ -27,6 +27,10 @@ pub enum Why {
     HttpWrongToken,
     /// There are as many clients of the page as are served at a time.
     HttpTooMany,
+    /// There are as many clients of the page from one address as are served at a time.
+    HttpAddress,
+    /// No thread could be started for a client of the page.
+    HttpThread,
     /// The head or the body of a request to the page was too long.
     HttpLong,
     /// A client of the page did not complete its request in time.
@@ -37,6 +41,9 @@ pub enum Why {
 
 /// The most clients of the web page that are served at a time. Each has a thread.
 pub const PAGE_CLIENTS: usize = 32;
+/// The most clients of the web page from one address, so that a single host cannot keep others away. Half
+/// of all places are more than the connections of a few browsers.
+pub const PAGE_CLIENTS_OF_ADDRESS: usize = PAGE_CLIENTS / 2;
 /// The most bytes of the head of a request to the page.
 pub const PAGE_HEAD: usize = 16 << 10;
 /// The time in which a client of the page must complete its request.
@@ -44,7 +51,7 @@ pub const PAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Why {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Why; 13] = [
+    pub const ALL: [Why; 15] = [
         Why::OtherUser,
         Why::TooMany,
         Why::Silent,
@@ -55,6 +62,8 @@ impl Why {
         Why::HttpNoToken,
         Why::HttpWrongToken,
         Why::HttpTooMany,
+        Why::HttpAddress,
+        Why::HttpThread,
         Why::HttpLong,
         Why::HttpSlow,
         Why::HttpUnreadable,
@@ -73,6 +82,8 @@ impl Why {
             Why::HttpNoToken => "http_no_token",
             Why::HttpWrongToken => "http_wrong_token",
             Why::HttpTooMany => "http_too_many",
+            Why::HttpAddress => "http_address",
+            Why::HttpThread => "http_thread",
             Why::HttpLong => "http_long",
             Why::HttpSlow => "http_slow",
             Why::HttpUnreadable => "http_unreadable",

@@ -17,8 +17,8 @@ use super::ports::PortTime;
 use super::start::MOST_LOG;
 use super::{Config, Health, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
-    Answer, Answered, Attached, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
-    PAGE_PATIENCE, TurnedAway, Watched, Work, origin_s,
+    Answer, Answered, Attached, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS,
+    PAGE_CLIENTS_OF_ADDRESS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Watched, Work, origin_s,
 };
 use crate::forward::{Astray, Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
@@ -558,6 +558,7 @@ fn limits(
         ("slow", clients.patience.as_secs()),
         ("unreadable", MOST_REQUEST as u64),
         ("http_too_many", PAGE_CLIENTS as u64),
+        ("http_address", PAGE_CLIENTS_OF_ADDRESS as u64),
         ("http_long", PAGE_HEAD as u64),
         ("http_slow", PAGE_PATIENCE.as_secs()),
     ];
