@@ -14,7 +14,7 @@ use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
 use crate::headers::{Direction, Headers, Interface, InterfaceId};
 use crate::log::{Log, LogEntry};
-use crate::objects::budget::{Limits, Refusals};
+use crate::objects::budget::{LastRefused, Limits, Refusals};
 use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE, Trial};
 use crate::objects::packets::{Passage, Trail};
@@ -233,6 +233,14 @@ impl Firewall {
             states_limit: states.limit,
             call_loop: self.rules.refused_calls,
             ..self.runtime.refusals()
+        }
+    }
+
+    /// Returns what met a limit last.
+    pub const fn last_refused(&self) -> LastRefused {
+        LastRefused {
+            pipe_share: self.runtime.last_over_share(),
+            states_limit: self.rules.states.last_limit,
         }
     }
 

@@ -5,7 +5,7 @@ mod common;
 use common::{Bench, ip, out, udp};
 use sluice_core::DropReason;
 use sluice_ipfw::headers::UDP;
-use sluice_ipfw::{Headers, Refusals};
+use sluice_ipfw::{Headers, LastRefused, Refusals};
 
 /// A UDP packet of flow `port` from 10.0.1.1.
 fn flow(port: u16) -> Headers {
@@ -86,4 +86,16 @@ fn flows_above_the_limit_of_a_rule_are_counted() {
     };
     assert_eq!(bench.firewall.refusals(), expected);
     assert_eq!(bench.drops(DropReason::Denied), 3);
+    let last = LastRefused {
+        states_limit: Some((100, 2)),
+        ..LastRefused::default()
+    };
+    assert_eq!(bench.firewall.last_refused(), last);
+    // Another rule, with another limit.
+    bench.ok("add 50 allow udp from any to any limit dst-port 1");
+    for port in 2001..=2002 {
+        bench.send(1500, &flow(port));
+    }
+    let last = bench.firewall.last_refused();
+    assert_eq!(last.states_limit, Some((50, 1)));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sluice_router::control::{Refused, Why};
-use sluice_router::process::{Status, StatusAsked};
+use sluice_router::process::{PortStatus, Status, StatusAsked};
 
 use super::events::Event;
 
@@ -16,8 +16,8 @@ pub(super) struct Limits {
     next: Instant,
     /// Whether a line has reported the end of the guardian.
     is_unguarded: bool,
-    /// The counts that lines have reported.
-    told: BTreeMap<&'static str, u64>,
+    /// The counts that lines have reported: of the whole router, and of each port.
+    told: BTreeMap<(&'static str, Option<usize>), u64>,
     /// The system's answers that lines have reported, by port, of files that still refuse to be written.
     answers: BTreeMap<String, String>,
     /// The ports that lines have reported, as long as they are not promiscuous.
@@ -63,11 +63,11 @@ impl Limits {
         let mut warnings = self.write_errors(status);
         warnings.extend(self.not_promiscuous(status));
         for (name, what) in REFUSALS {
-            let count = count(status, name);
-            let known = self.told.insert(name, count).unwrap_or(0);
-            if count > known {
-                let size = status.limits.get(name).copied();
-                warnings.push(warning(name, what, size, count - known));
+            let growth = self.growth(status, name);
+            if growth.count > 0 {
+                let size = growth.port.and_then(|port| port.limits.get(name));
+                let size = size.or(status.limits.get(name)).copied();
+                warnings.push(warning((name, what), size, &growth, status));
             }
         }
         if status.fail_open == Some(false) && !self.is_unguarded {
@@ -75,6 +75,27 @@ impl Limits {
             warnings.push(unguarded());
         }
         warnings
+    }
+
+    /// Returns by how much a counter has grown since the last status.
+    fn growth<'a>(&mut self, status: &'a Status, name: &'static str) -> Growth<'a> {
+        let mut new = |place, count: u64| {
+            let known = self.told.insert((name, place), count).unwrap_or(0);
+            count.saturating_sub(known)
+        };
+        let mut growth = Growth {
+            count: new(None, count(status, name)),
+            port: None,
+        };
+        let mut most = 0;
+        for (number, port) in status.ports.iter().enumerate() {
+            let of_port = new(Some(number), port.lost.get(name).copied().unwrap_or(0));
+            growth.count += of_port;
+            if of_port > most {
+                (most, growth.port) = (of_port, Some(port));
+            }
+        }
+        growth
     }
 
     fn write_errors(&mut self, status: &Status) -> Vec<Event> {
@@ -104,6 +125,13 @@ impl Limits {
     }
 }
 
+/// The growth of a counter between two looks.
+struct Growth<'a> {
+    count: u64,
+    /// The port that lost most of them, if ports did.
+    port: Option<&'a PortStatus>,
+}
+
 /// Returns the warning that the interface of a port filters frames by their address.
 fn not_promiscuous(port: &str) -> Event {
     Event {
@@ -127,7 +155,12 @@ fn write_error(port: &str, answer: &str) -> Event {
     }
 }
 
-fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
+fn warning(
+    (name, what): (&str, &str),
+    size: Option<u64>,
+    growth: &Growth<'_>,
+    status: &Status,
+) -> Event {
     let size_text = size.map_or_else(|| "?".to_owned(), |size| size.to_string());
     let what = what.replace("{}", &size_text);
     let of = match name {
@@ -138,9 +171,21 @@ fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
         _ => "packets lost",
     };
+    let count = growth.count;
+    // Ports have counters of their own; of rules and pipes, the status has the last one.
+    let port = growth.port.map(|port| &port.name);
+    let last = status.last_refused.get(name);
+    let place = match (port, last) {
+        (Some(port), _) => format!(", most at {port}"),
+        (None, Some(last)) => format!(", last at {last}"),
+        (None, None) => String::new(),
+    };
+    let at = port.or(last);
     Event {
-        line: format!("warning: {packets} {of} ({name}): {what}"),
-        json: json!({"log": "limit", "limit": name, "size": size, "lost": packets, "text": what}),
+        line: format!("warning: {count} {of} ({name}{place}): {what}"),
+        json: json!({
+            "log": "limit", "limit": name, "size": size, "lost": count, "at": at, "text": what
+        }),
     }
 }
 
@@ -154,14 +199,13 @@ fn unguarded() -> Event {
     }
 }
 
-/// Returns how often a limit was met, at all ports.
+/// Returns how often a limit was met, except at ports.
 fn count(status: &Status, name: &str) -> u64 {
     if name == "log_lost" {
         return status.log_lost;
     }
-    let ports = status.ports.iter().map(|port| &port.lost);
-    let all = ports.chain([&status.lost, &status.refused, &status.clients_refused]);
-    all.filter_map(|counts| counts.get(name)).sum()
+    let all = [&status.lost, &status.refused, &status.clients_refused];
+    all.into_iter().filter_map(|counts| counts.get(name)).sum()
 }
 
 /// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
@@ -214,7 +258,7 @@ const REFUSALS: [(&str, &str); 33] = [
     ),
     (
         "states_limit",
-        "flows are above the `limit` of a rule; raise it in the rule",
+        "flows are above the `limit` of a rule, {}; raise it in the rule",
     ),
     (
         "pipe_loop",
@@ -447,6 +491,65 @@ mod tests {
         assert_eq!(said(Some(false)).len(), 1);
     }
 
+    /// The names and sizes of what met the limits are in the lines.
+    #[test]
+    fn a_line_says_which_rule_pipe_or_port_it_is_about() {
+        let mut limits = Limits::new();
+        let port = |name: &str, lost: u64, bytes: u64| PortStatus {
+            name: name.into(),
+            lost: [("kernel_queue".to_owned(), lost)].into(),
+            limits: [("kernel_queue".to_owned(), bytes)].into(),
+            ..PortStatus::default()
+        };
+        let named = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            let pairs = pairs.iter();
+            pairs.map(|(k, v)| ((*k).into(), (*v).into())).collect()
+        };
+        let mut status = Status {
+            ports: vec![port("eth0", 5, 1000), port("eth1", 3, 2000)],
+            last_refused: named(&[
+                ("pipe_share", "pipe 7"),
+                ("states_limit", "rule 100"),
+                ("over_share", "eth1"),
+            ]),
+            ..Status::default()
+        };
+        status.limits = [
+            ("kernel_queue", 1000),
+            ("states_limit", 4),
+            ("pipe_share", 80),
+            ("over_share", 96),
+        ]
+        .map(|(name, size)| (name.to_owned(), size))
+        .into();
+        status.lost.insert("over_share".into(), 1);
+        status.refused.insert("pipe_share".into(), 2);
+        status.refused.insert("states_limit".into(), 6);
+        let said = limits.warnings(&status, Instant::now());
+        let starts = [
+            "warning: 1 packets lost (over_share, last at eth1): the packets from one port fill their share \
+             of the packet memory, 96 packets;",
+            "warning: 2 packets lost (pipe_share, last at pipe 7): one pipe fills its share of the packet \
+             memory, 80 packets;",
+            "warning: 6 packets lost (states_limit, last at rule 100): flows are above the `limit` of a \
+             rule, 4;",
+            "warning: 8 packets lost (kernel_queue, most at eth0): the kernel's queue of a port, 1000 bytes,",
+        ];
+        let said_lines = lines(&said);
+        assert_eq!(said_lines.len(), starts.len(), "{said_lines:?}");
+        for (line, start) in said_lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        assert_eq!(said[2].json["at"], "rule 100");
+        // Since that line, eth1 has lost more, and its queue has another size.
+        status.ports[0].lost.insert("kernel_queue".into(), 6);
+        status.ports[1].lost.insert("kernel_queue".into(), 5);
+        let said = limits.warnings(&status, Instant::now());
+        let start = "warning: 3 packets lost (kernel_queue, most at eth1): the kernel's queue of a port, 2000";
+        assert!(said[0].line.starts_with(start), "{:?}", lines(&said));
+        assert_eq!((said.len(), &said[0].json["at"]), (1, &json!("eth1")));
+    }
+
     #[test]
     fn counts_of_all_ports_are_added() {
         let mut status = Status::default();
@@ -456,7 +559,8 @@ mod tests {
             port.lost.insert("no_slot".into(), n);
             status.ports.push(port);
         }
-        assert_eq!(count(&status, "no_slot"), 7);
+        let growth = Limits::new().growth(&status, "no_slot");
+        assert_eq!(growth.count, 7);
     }
 
     /// The names are those of counters, so a line cannot be missing because of a mistake in a name.

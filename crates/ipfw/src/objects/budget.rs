@@ -17,6 +17,7 @@ use sluice_core::link::Effects;
 
 use super::instance::{Instance, NONE, Queue};
 use super::runtime::{MOST, QueueKey, Runtime};
+use super::watch::ObjectName;
 use crate::flow::FlowId;
 
 /// Packets that a pipe may hold for each one that the host still has room for.
@@ -55,6 +56,15 @@ pub struct Refusals {
     pub call_loop: u64,
 }
 
+/// What met a limit last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastRefused {
+    /// The pipe that held its share of the packet memory.
+    pub pipe_share: Option<ObjectName>,
+    /// The number of the rule whose `limit` was full, and that limit.
+    pub states_limit: Option<(u32, u32)>,
+}
+
 /// What [`Refusals`] are about: the sizes of these limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -88,6 +98,8 @@ pub(super) struct Budget {
     /// Packets that the host has room for.
     pub free_packets: u64,
     pub refused: Refusals,
+    /// The pipe that held its share of the packet memory last.
+    pub last_over_share: Option<ObjectName>,
 }
 
 impl Budget {
@@ -108,6 +120,7 @@ impl Budget {
                 pipe_loop: 0,
                 call_loop: 0,
             },
+            last_over_share: None,
         }
     }
 
@@ -274,6 +287,11 @@ impl Runtime {
     /// Returns the packets refused by limits of the whole engine.
     pub(crate) const fn refusals(&self) -> Refusals {
         self.budget.refused
+    }
+
+    /// Returns the pipe that last held its share of the packet memory when another packet came.
+    pub(crate) const fn last_over_share(&self) -> Option<ObjectName> {
+        self.budget.last_over_share
     }
 
     /// Counts a packet that has passed through as many pipes as it may.

@@ -3,6 +3,8 @@
 use sluice_core::{DropReason, Span};
 use sluice_wire::frame::Fault;
 
+use super::PortNumber;
+
 /// The causes of losses outside the queues and the ports' interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostFrame {
@@ -81,6 +83,7 @@ pub struct LaneCounts {
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
     faulty: [u64; Fault::NAMES.len()],
+    over_share_port: Option<PortNumber>,
 }
 
 impl LaneCounts {
@@ -109,6 +112,17 @@ impl LaneCounts {
     /// [`LostFrame::Malformed`].
     pub fn faulty(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Fault::NAMES.into_iter().zip(self.faulty)
+    }
+
+    /// Returns the port whose frames filled its share of the pool last.
+    pub const fn over_share_port(&self) -> Option<PortNumber> {
+        self.over_share_port
+    }
+
+    /// Counts frames of a port that filled its share of the pool.
+    pub(super) const fn lose_share(&mut self, port: PortNumber, frames: u64) {
+        self.over_share_port = Some(port);
+        self.lose(LostFrame::OverShare, frames);
     }
 
     pub(super) const fn note_fault(&mut self, fault: Fault) {

@@ -320,8 +320,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             };
             // Segments are charged to the port of their super-packet.
             let account = pool.account(slot);
-            if account.is_some_and(|account| !pool.charge(to, account)) {
-                self.counts.lose(LostFrame::OverShare, 1);
+            if let Some(account) = account.filter(|account| !pool.charge(to, *account)) {
+                self.counts.lose_share(account.into(), 1);
                 pool.free(to);
                 continue;
             }

@@ -365,8 +365,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             }
             if self.has_shares {
                 let over = charge(&mut self.received, number, &mut self.pool);
-                let counts = self.lanes[lane].counts_mut();
-                counts.lose(LostFrame::OverShare, over);
+                if over > 0 {
+                    self.lanes[lane].counts_mut().lose_share(number, over);
+                }
             }
             let now = self.clock.now();
             self.lanes[lane].expect(&self.received, number, &self.pool);
