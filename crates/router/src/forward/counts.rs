@@ -83,7 +83,7 @@ pub struct LaneCounts {
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
     faulty: [u64; Fault::NAMES.len()],
-    over_share_port: Option<PortNumber>,
+    last_ports: [Option<PortNumber>; LostFrame::ALL.len()],
 }
 
 impl LaneCounts {
@@ -114,15 +114,15 @@ impl LaneCounts {
         Fault::NAMES.into_iter().zip(self.faulty)
     }
 
-    /// Returns the port whose frames filled its share of the pool last.
-    pub const fn over_share_port(&self) -> Option<PortNumber> {
-        self.over_share_port
+    /// Returns the port at which a frame was lost last, as far as the cause has to do with one.
+    pub const fn last_port(&self, cause: LostFrame) -> Option<PortNumber> {
+        self.last_ports[cause as usize]
     }
 
-    /// Counts frames of a port that filled its share of the pool.
-    pub(super) const fn lose_share(&mut self, port: PortNumber, frames: u64) {
-        self.over_share_port = Some(port);
-        self.lose(LostFrame::OverShare, frames);
+    /// Counts frames that were lost at a port.
+    pub(super) const fn lose_at(&mut self, port: PortNumber, cause: LostFrame, frames: u64) {
+        self.last_ports[cause as usize] = Some(port);
+        self.lose(cause, frames);
     }
 
     pub(super) const fn note_fault(&mut self, fault: Fault) {

@@ -34,8 +34,8 @@ pub struct Status {
     /// each worker: packets, bytes (`dynamic_memory`), or what the counter names.
     #[serde(default)]
     pub limits: BTreeMap<String, u64>,
-    /// The rule, the pipe and the port that a limit refused a packet for last, by the name of the counter.
-    /// Of several workers, the first that has one counts.
+    /// The rule, the pipe or the port at which a packet was lost last, by the name of the counter. Of
+    /// several workers, the first that has one counts.
     #[serde(default)]
     pub last_refused: BTreeMap<String, String>,
     /// Clients of the control socket that were turned away, by reason.

@@ -8,7 +8,7 @@ use sluice_net::port::{Pool, Port};
 use crate::control::{
     Limits, MOST_REQUEST, PAGE_CLIENTS, PAGE_CLIENTS_OF_ADDRESS, PAGE_HEAD, PAGE_PATIENCE,
 };
-use crate::forward::LaneCounts;
+use crate::forward::{LaneCounts, LostFrame};
 use crate::process::PortChoice;
 use crate::process::start::MOST_LOG;
 
@@ -55,14 +55,16 @@ pub(super) fn sizes(
 
 /// Returns the sizes of the limits of one port by the name of their counter.
 pub(super) fn sizes_of(port: &dyn Port) -> BTreeMap<String, u64> {
-    let kernel_queue = port.capabilities().kernel_queue as u64;
-    let all = [("kernel_queue", kernel_queue)];
+    let port = port.capabilities();
+    let all = [
+        ("kernel_queue", port.kernel_queue as u64),
+        ("too_long", port.mtu.into()),
+    ];
     let all = all.into_iter().filter(|(_, size)| *size > 0);
     all.map(|(name, size)| (name.to_owned(), size)).collect()
 }
 
-/// Returns the rule, the pipe and the port that a limit refused a packet for last, by the name of the
-/// counter.
+/// Returns the rule, the pipe or the port at which a packet was lost last, by the name of the counter.
 pub(super) fn last_refused(
     firewall: &Firewall,
     counts: &LaneCounts,
@@ -70,8 +72,7 @@ pub(super) fn last_refused(
 ) -> BTreeMap<String, String> {
     let last = firewall.last_refused();
     let pipe = last.pipe_share;
-    let port = counts.over_share_port().and_then(|port| ports.get(port));
-    let all = [
+    let of_engine = [
         (
             "pipe_share",
             pipe.map(|pipe| format!("{} {}", pipe.word(), pipe.number())),
@@ -80,9 +81,12 @@ pub(super) fn last_refused(
             "states_limit",
             last.states_limit.map(|(rule, _)| format!("rule {rule}")),
         ),
-        ("over_share", port.map(|port| port.name.clone())),
     ];
-    let all = all.into_iter();
+    let of_ports = LostFrame::ALL.into_iter().map(|cause| {
+        let port = counts.last_port(cause).and_then(|port| ports.get(port));
+        (cause.name(), port.map(|port| port.name.clone()))
+    });
+    let all = of_engine.into_iter().chain(of_ports);
     all.filter_map(|(name, what)| Some((name.to_owned(), what?)))
         .collect()
 }
