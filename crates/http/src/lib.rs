@@ -332,6 +332,7 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
         }
         let Ok(stream) = accepted else {
             // Most likely there are too many open files; some must be closed first.
+            means.count(Why::HttpAccept);
             thread::sleep(RETRY / 20);
             continue;
         };

@@ -167,6 +167,7 @@ fn warning(
         "log_lost" => "entries lost",
         "call_loop" => "packets met a limit",
         "states_evicted" => "states removed",
+        "busy" | "late" => "commands refused",
         _ if name.starts_with("http_") => "requests refused",
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
         _ => "packets lost",
@@ -208,9 +209,10 @@ fn count(status: &Status, name: &str) -> u64 {
     all.into_iter().filter_map(|counts| counts.get(name)).sum()
 }
 
-/// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
+/// The counters of what a router refuses, except for refused commands and reloads, which have lines as
+/// changes of the configuration, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 42] = [
+const REFUSALS: [(&str, &str); 47] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
@@ -358,6 +360,25 @@ const REFUSALS: [(&str, &str); 42] = [
         "a request at the control socket was not one of at most {} bytes; use `sluice ipfw`",
     ),
     (
+        "thread",
+        "no thread or no file could be had for a client of the control socket; raise the limits of tasks and \
+         files (TasksMax and LimitNOFILE of the unit, or ulimit -u and -n)",
+    ),
+    (
+        "accept",
+        "the system did not accept connections to the control socket, most likely because too many files \
+         are open; raise the limit (LimitNOFILE of the unit, or ulimit -n)",
+    ),
+    (
+        "busy",
+        "{} commands wait for the loop at a time; send fewer at a time, or many in one file",
+    ),
+    (
+        "late",
+        "the loop did not begin commands within {} s, and they were withdrawn; send fewer at a time, or give \
+         the loop a core of its own with --cpu",
+    ),
+    (
         "http_host",
         "a request to the page did not name its host by an address or as localhost; open the page by its \
          address",
@@ -387,6 +408,11 @@ const REFUSALS: [(&str, &str); 42] = [
         "http_thread",
         "no thread could be started for a client of the page; raise the limit of tasks (TasksMax of the \
          unit, or ulimit -u)",
+    ),
+    (
+        "http_accept",
+        "the system did not accept connections to the page, most likely because too many files are open; \
+         raise the limit (LimitNOFILE of the unit, or ulimit -n)",
     ),
     (
         "http_long",

@@ -27,6 +27,7 @@ mod team;
 mod turned_away;
 
 pub use client::{AskError, ask, files_of};
+pub(crate) use inbox::WAITING;
 pub use inbox::{
     Answer, Answered, Bell, Builder, Inbox, Order, Orders, Pending, Refused, Watched, Work, inbox,
 };

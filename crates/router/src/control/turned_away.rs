@@ -1,10 +1,11 @@
-//! Counts of the clients that the control socket turned away, and of requests that the web page refused.
+//! Counts of the clients that the control socket turned away, of requests that the web page refused, and of
+//! commands that were refused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The reasons to turn a client away.
+/// The reasons to turn a client away, or to refuse what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It belongs to another user.
@@ -17,6 +18,18 @@ pub enum Why {
     Slow,
     /// Its request could not be read: too long, incomplete, or not a request.
     Unreadable,
+    /// No thread, or no file, could be had for it.
+    Thread,
+    /// The system refused to accept connections.
+    Accept,
+    /// As many commands waited for the loop as may wait.
+    Busy,
+    /// The loop did not begin its commands in time, so that they were withdrawn.
+    Late,
+    /// Its commands were refused for what they are.
+    Command,
+    /// The configuration was not reloaded.
+    Reload,
     /// A request to the page did not have an address or `localhost` as its only Host.
     HttpHost,
     /// A request to the page came from the page of another site.
@@ -31,6 +44,8 @@ pub enum Why {
     HttpAddress,
     /// No thread could be started for a client of the page.
     HttpThread,
+    /// The system refused to accept connections to the page.
+    HttpAccept,
     /// The head or the body of a request to the page was too long.
     HttpLong,
     /// A client of the page did not complete its request in time.
@@ -51,12 +66,18 @@ pub const PAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Why {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Why; 15] = [
+    pub const ALL: [Why; 22] = [
         Why::OtherUser,
         Why::TooMany,
         Why::Silent,
         Why::Slow,
         Why::Unreadable,
+        Why::Thread,
+        Why::Accept,
+        Why::Busy,
+        Why::Late,
+        Why::Command,
+        Why::Reload,
         Why::HttpHost,
         Why::HttpOrigin,
         Why::HttpNoToken,
@@ -64,6 +85,7 @@ impl Why {
         Why::HttpTooMany,
         Why::HttpAddress,
         Why::HttpThread,
+        Why::HttpAccept,
         Why::HttpLong,
         Why::HttpSlow,
         Why::HttpUnreadable,
@@ -77,6 +99,12 @@ impl Why {
             Why::Silent => "silent",
             Why::Slow => "slow",
             Why::Unreadable => "unreadable",
+            Why::Thread => "thread",
+            Why::Accept => "accept",
+            Why::Busy => "busy",
+            Why::Late => "late",
+            Why::Command => "command",
+            Why::Reload => "reload",
             Why::HttpHost => "http_host",
             Why::HttpOrigin => "http_origin",
             Why::HttpNoToken => "http_no_token",
@@ -84,6 +112,7 @@ impl Why {
             Why::HttpTooMany => "http_too_many",
             Why::HttpAddress => "http_address",
             Why::HttpThread => "http_thread",
+            Why::HttpAccept => "http_accept",
             Why::HttpLong => "http_long",
             Why::HttpSlow => "http_slow",
             Why::HttpUnreadable => "http_unreadable",

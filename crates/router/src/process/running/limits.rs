@@ -6,7 +6,7 @@ use sluice_ipfw::Firewall;
 use sluice_net::port::{Pool, Port};
 
 use crate::control::{
-    Limits, MOST_REQUEST, PAGE_CLIENTS, PAGE_CLIENTS_OF_ADDRESS, PAGE_HEAD, PAGE_PATIENCE,
+    Limits, MOST_REQUEST, PAGE_CLIENTS, PAGE_CLIENTS_OF_ADDRESS, PAGE_HEAD, PAGE_PATIENCE, WAITING,
 };
 use crate::forward::{LaneCounts, LostFrame};
 use crate::process::PortChoice;
@@ -41,6 +41,8 @@ pub(super) fn sizes(
         ("silent", clients.clients as u64),
         ("slow", clients.patience.as_secs()),
         ("unreadable", MOST_REQUEST as u64),
+        ("busy", WAITING as u64),
+        ("late", clients.work.as_secs()),
         ("http_too_many", PAGE_CLIENTS as u64),
         ("http_address", PAGE_CLIENTS_OF_ADDRESS as u64),
         ("http_long", PAGE_HEAD as u64),
