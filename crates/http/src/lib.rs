@@ -349,7 +349,7 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
         let of_thread = Arc::clone(means);
         let serve = move || {
             // An error is the client's.
-            let _ = serve(&stream, &of_thread);
+            let _ = serve(&stream, &of_thread, PAGE_PATIENCE);
             stream.close();
             drop(place);
         };
@@ -360,9 +360,9 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
     }
 }
 
-/// Answers one request.
-fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
-    let request = match Request::read(stream, PAGE_HEAD, PAGE_PATIENCE) {
+/// Answers one request, which must be complete within `patience`.
+fn serve(stream: &Stream, means: &Means, patience: Duration) -> io::Result<()> {
+    let request = match Request::read(stream, PAGE_HEAD, patience) {
         Ok(request) => request,
         Err(request::ReadError::Io(error)) => {
             if matches!(
