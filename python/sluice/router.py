@@ -30,6 +30,7 @@ class PortStatus(TypedDict):
     sent_bytes: int
     sent_trains: int
     lost: dict[str, int]
+    limits: dict[str, int]
     write_error: str | None
 
 
@@ -45,6 +46,7 @@ class RouterStatus(TypedDict):
     lost: dict[str, int]
     refused: dict[str, int]
     limits: dict[str, int]
+    last_refused: dict[str, str]
     clients_refused: dict[str, int]
     damaged: dict[str, int]
     late_p50_ns: int

@@ -544,7 +544,7 @@ fn attend(
         }
     }
     reloads.end(screen);
-    screen.print(new_changes(router, log, &mut seen));
+    screen.print(new_changes(router, log, &mut seen) + &log.rest());
     Ok(())
 }
 

@@ -9,6 +9,8 @@ mod bridges;
 mod fail_open;
 #[path = "router/flows.rs"]
 mod flows;
+#[path = "router/limits.rs"]
+mod limits;
 mod numbered;
 #[path = "router/privileges.rs"]
 mod privileges;
@@ -150,6 +152,18 @@ impl Running {
             heard.push_str(&line);
             if line.starts_with(beginning) {
                 return heard;
+            }
+        }
+    }
+
+    /// Waits for an object in the log that is of this kind, and returns it.
+    fn hear_json(&mut self, kind: &str) -> Value {
+        loop {
+            let heard = self.hear("{");
+            let line = heard.lines().last().expect("it has heard a line");
+            let value: Value = serde_json::from_str(line).unwrap();
+            if value["log"] == kind {
+                return value;
             }
         }
     }
@@ -300,6 +314,7 @@ fn signals_reload_the_configuration_and_end_the_router() {
     let status = running.end();
     assert_eq!(status["ports"][1]["name"], "em1");
     assert_eq!(status["dropped"], serde_json::json!({}));
+    assert_eq!(status["clients_refused"], serde_json::json!({"reload": 1}));
 }
 
 #[test]
@@ -452,12 +467,7 @@ fn log_rules_reach_standard_error_and_syslog_up_to_their_limit() {
         }
     };
     router.namespace.enter(send).unwrap();
-    let mut read = || {
-        let heard = router.hear("{");
-        let line = heard.lines().last().expect("it has heard a line");
-        serde_json::from_str::<Value>(line).unwrap()
-    };
-    let (first, last) = (read(), read());
+    let (first, last) = (router.hear_json("ipfw"), router.hear_json("ipfw"));
     assert_eq!(first["rule"], 100);
     assert_eq!(first["source"], here);
     assert_eq!(first["source_port"], 7);
@@ -604,7 +614,9 @@ fn another_user_is_refused_even_where_the_socket_is_open_to_all() {
         refusal(&output),
         (77, "ipfw: this router belongs to another user\n".into())
     );
-    running.end();
+    let status = running.end();
+    let refused = serde_json::json!({"other_user": 1});
+    assert_eq!(status["clients_refused"], refused);
 }
 
 #[test]

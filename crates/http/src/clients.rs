@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_router::control::PAGE_CLIENTS;
-
-/// The most clients of one address, so that a single host cannot keep others away. Half of all
-/// places are more than the connections of a few browsers.
-const OF_ONE_ADDRESS: usize = PAGE_CLIENTS / 2;
+use sluice_router::control::{PAGE_CLIENTS, PAGE_CLIENTS_OF_ADDRESS, Why};
 
 /// The places for clients.
 #[derive(Debug, Default)]
@@ -21,20 +17,24 @@ pub(super) struct Place {
 }
 
 impl Clients {
-    /// Takes a place for a client of this address; `None` if there is none. Users of this machine,
-    /// whose address does not tell them apart, may take all places; so may those of a Unix socket.
-    pub fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
+    /// Takes a place for a client of this address. Users of this machine, whose address does not tell
+    /// them apart, may take all places; so may those of a Unix socket.
+    ///
+    /// # Errors
+    /// The limit because of which there is no place.
+    pub fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Why> {
         let address = address.filter(|address| !address.is_loopback());
         let mut clients = self.lock();
         let of_address = clients.get(&address).copied().unwrap_or(0);
-        if clients.values().sum::<usize>() >= PAGE_CLIENTS
-            || address.is_some() && of_address >= OF_ONE_ADDRESS
-        {
-            return None;
+        if clients.values().sum::<usize>() >= PAGE_CLIENTS {
+            return Err(Why::HttpTooMany);
+        }
+        if address.is_some() && of_address >= PAGE_CLIENTS_OF_ADDRESS {
+            return Err(Why::HttpAddress);
         }
         clients.insert(address, of_address + 1);
         let clients = Arc::clone(self);
-        Some(Place { clients, address })
+        Ok(Place { clients, address })
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Option<IpAddr>, usize>> {
@@ -63,20 +63,21 @@ mod tests {
     fn one_address_takes_half_of_the_places_and_this_machine_all() {
         let clients = Arc::<Clients>::default();
         let places = |address: Option<IpAddr>| -> Vec<Place> {
-            std::iter::from_fn(|| clients.admit(address)).collect()
+            std::iter::from_fn(|| clients.admit(address).ok()).collect()
         };
         let stranger = Some("192.0.2.7".parse().unwrap());
         let mut taken = places(stranger);
         assert_eq!(taken.len(), PAGE_CLIENTS / 2);
         // Another one comes in, and the places that it leaves are free again.
-        assert!(clients.admit(Some("192.0.2.8".parse().unwrap())).is_some());
+        assert!(clients.admit(Some("192.0.2.8".parse().unwrap())).is_ok());
         taken.pop();
         taken.extend(clients.admit(stranger));
         assert_eq!(taken.len(), PAGE_CLIENTS / 2);
-        assert!(clients.admit(stranger).is_none());
+        assert_eq!(clients.admit(stranger).err(), Some(Why::HttpAddress));
         let others = places(Some("::1".parse().unwrap()));
         assert_eq!(others.len(), PAGE_CLIENTS / 2);
-        assert!(clients.admit(None).is_none());
+        assert_eq!(clients.admit(None).err(), Some(Why::HttpTooMany));
+        assert_eq!(clients.admit(stranger).err(), Some(Why::HttpTooMany));
         drop((taken, others));
         assert!(clients.lock().is_empty());
         assert_eq!(places(None).len(), PAGE_CLIENTS);

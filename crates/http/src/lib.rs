@@ -332,33 +332,37 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
         }
         let Ok(stream) = accepted else {
             // Most likely there are too many open files; some must be closed first.
+            means.count(Why::HttpAccept);
             thread::sleep(RETRY / 20);
             continue;
         };
         // Connections are counted in the order in which they come.
-        let Some(place) = means.clients.admit(stream.address()) else {
-            means.count(Why::HttpTooMany);
-            // The buffer of a new connection takes the answer without waiting.
-            let _ = Answer::text(503, "too many connections").send_within(&stream, RETRY / 10);
-            continue;
+        let place = match means.clients.admit(stream.address()) {
+            Ok(place) => place,
+            Err(why) => {
+                means.count(why);
+                // The buffer of a new connection takes the answer without waiting.
+                let _ = Answer::text(503, "too many connections").send_within(&stream, RETRY / 10);
+                continue;
+            }
         };
         let of_thread = Arc::clone(means);
         let serve = move || {
             // An error is the client's.
-            let _ = serve(&stream, &of_thread);
+            let _ = serve(&stream, &of_thread, PAGE_PATIENCE);
             stream.close();
             drop(place);
         };
         let thread = thread::Builder::new().name("http-client".into());
         if thread.spawn(serve).is_err() {
-            means.count(Why::HttpTooMany);
+            means.count(Why::HttpThread);
         }
     }
 }
 
-/// Answers one request.
-fn serve(stream: &Stream, means: &Means) -> io::Result<()> {
-    let request = match Request::read(stream, PAGE_HEAD, PAGE_PATIENCE) {
+/// Answers one request, which must be complete within `patience`.
+fn serve(stream: &Stream, means: &Means, patience: Duration) -> io::Result<()> {
+    let request = match Request::read(stream, PAGE_HEAD, patience) {
         Ok(request) => request,
         Err(request::ReadError::Io(error)) => {
             if matches!(

@@ -288,6 +288,10 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         let is_up = port.interface? == InterfaceState::Up;
         Some((vec![("port", port.name.clone())], i64::from(is_up)))
     });
+    let promiscuous = status.ports.iter().filter_map(|port| {
+        let is_promiscuous = port.promiscuous?;
+        Some((vec![("port", port.name.clone())], i64::from(is_promiscuous)))
+    });
     let guarded = status.fail_open.iter();
     let guarded = guarded.map(|is_guarded| (Vec::new(), i64::from(*is_guarded)));
     let drops = sample.objects.iter().flat_map(|object| {
@@ -373,6 +377,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             Values::Gauge(ports_up.collect()),
         ),
         (
+            "sluice_port_promiscuous",
+            "Whether the interface of a port passes on frames for all addresses: 1, or 0 if not",
+            None,
+            Values::Gauge(promiscuous.collect()),
+        ),
+        (
             "sluice_fail_open",
             "Whether the process of --fail-open watches the router: 1, or 0 if it has ended",
             None,
@@ -410,7 +420,7 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         ),
         (
             "sluice_refused_packets",
-            "Packets that a limit of the whole router refused",
+            "Packets that a limit of the whole router refused; states_evicted counts removed states",
             None,
             reasons("limit", &status.refused),
         ),

@@ -360,6 +360,17 @@ fn a_client_beyond_the_limit_is_refused_and_counted() {
 }
 
 #[test]
+fn a_client_that_does_not_complete_its_request_is_counted() {
+    let served = Served::start(None);
+    let (mut client, served_end) = UnixStream::pair().unwrap();
+    client.write_all(b"GET / HT").unwrap();
+    let means = &served.server.as_ref().unwrap().means;
+    let patience = Duration::from_millis(10);
+    assert!(serve(&Stream::Unix(served_end), means, patience).is_err());
+    assert_eq!(served.refused(), counts(&[("http_slow", 1)]));
+}
+
+#[test]
 fn events_come_as_they_are_taken_and_a_reader_gets_each_once() {
     let served = Served::start(None);
     let mut stream = served.open("GET /events HTTP/1.1\r\nHost: HOST\r\n\r\n");

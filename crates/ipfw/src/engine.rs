@@ -14,7 +14,7 @@ use crate::grammar::{CommandError, Warning};
 use crate::hash::KeyedHash;
 use crate::headers::{Direction, Headers, Interface, InterfaceId};
 use crate::log::{Log, LogEntry};
-use crate::objects::budget::{Limits, Refusals};
+use crate::objects::budget::{LastRefused, Limits, Refusals};
 use crate::objects::instance::NONE;
 use crate::objects::layout::{Layout, STRIDE, Trial};
 use crate::objects::packets::{Passage, Trail};
@@ -222,15 +222,25 @@ impl Firewall {
         self.runtime.set_free_packets(packets);
     }
 
-    /// Returns the packets that limits of the whole engine refused. They are among the dropped ones.
+    /// Returns the packets that limits of the whole engine refused. They are among the dropped ones, except
+    /// where the counter says otherwise.
     pub const fn refusals(&self) -> Refusals {
         let states = self.rules.states.refusals;
         Refusals {
             states_full: states.full,
+            states_evicted: states.evicted,
             states_source: states.source,
             states_limit: states.limit,
             call_loop: self.rules.refused_calls,
             ..self.runtime.refusals()
+        }
+    }
+
+    /// Returns what met a limit last.
+    pub const fn last_refused(&self) -> LastRefused {
+        LastRefused {
+            pipe_share: self.runtime.last_over_share(),
+            states_limit: self.rules.states.last_limit,
         }
     }
 

@@ -33,7 +33,7 @@ pub use execute::{
 pub use grammar::{CommandError, Warning};
 pub use headers::{Direction, Fragment, Headers, Interface, InterfaceId};
 pub use log::LogEntry;
-pub use objects::budget::{Limits, Refusals};
+pub use objects::budget::{LastRefused, Limits, Refusals};
 pub use objects::layout::{Files, NoFiles};
 pub use objects::share::{Handed, Worker};
 pub use show::Snapshot;

@@ -354,6 +354,59 @@ fn garbage_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
+fn refused_commands_are_counted_and_others_are_not() {
+    let served = Served::start();
+    for commands in [
+        "pipe 1 config nonsense",
+        "pipe 1 conifg",
+        "table t add 1.2.3.4/33",
+    ] {
+        assert!(served.ask(commands).error.is_some(), "{commands}");
+    }
+    assert!(served.ask("pipe 1 config bw 1Mbit/s").error.is_none());
+    assert!(served.ask("pipe show").error.is_none());
+    assert_eq!(served.turned_away.counts(), [("command".into(), 3)].into());
+}
+
+#[test]
+fn a_client_is_refused_while_the_requests_of_all_others_are_executed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+    let turned_away = Arc::clone(orders.turned_away());
+    let _listener = Listener::open(&path, orders, SHORT).unwrap();
+    let connect = || {
+        let stream = UnixStream::connect(&path).unwrap();
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).unwrap();
+        stream
+    };
+    let ask = |_| {
+        let stream = connect();
+        (&stream).write_all(b"{\"do\":\"status\"}\n").unwrap();
+        stream
+    };
+    let clients: Vec<UnixStream> = (0..SHORT.clients).map(ask).collect();
+    // The loop has all their requests, and takes its time.
+    let mut held = Vec::new();
+    let end = Instant::now() + Duration::from_secs(20);
+    while held.len() < clients.len() {
+        held.extend(inbox.take());
+        assert!(Instant::now() < end, "{} requests", held.len());
+        thread::sleep(Duration::from_millis(1));
+    }
+    let reply: Reply = serde_json::from_str(&line(&connect())).unwrap();
+    assert_eq!(reply.error.unwrap().exit_code, 75);
+    assert_eq!(turned_away.counts(), [("too_many".into(), 1)].into());
+    for order in held {
+        order.answer.send(Answered::Status(Box::new(7)));
+    }
+    for client in &clients {
+        assert_eq!(line(client), STATUS);
+    }
+}
+
+#[test]
 fn half_a_request_is_waited_for_and_then_refused() {
     let served = Served::start();
     let stream = served.connect();

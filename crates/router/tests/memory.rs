@@ -177,12 +177,13 @@ fn spoofed_sources_that_fill_masked_pipes_cost_another_bridge_nothing() {
     for (commands, most) in [(one, 26_214), (&eight, 30_840)] {
         let (lost, status) = pings_lost_beside(Network::new(commands), 1000, most - 1000);
         assert_eq!(lost, 0, "{status}");
-        let over = if commands == one {
-            status.refused["pipe_share"]
+        let (over, limit, at) = if commands == one {
+            (status.refused["pipe_share"], "pipe_share", "pipe 1")
         } else {
-            status.lost["over_share"]
+            (status.lost["over_share"], "over_share", "flood")
         };
         assert!(over > 1000, "{status}");
+        assert_eq!(status.last_refused[limit], at, "{status}");
         for port in &status.ports {
             assert_eq!(port.lost.get("no_slot"), None, "{status}");
         }

@@ -1,12 +1,12 @@
 //! Warnings about what a router refuses: which limit packets met, what it is, how often, and how to
 //! raise it. Also about files of ports that the system refuses to write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use sluice_router::control::{Refused, Why};
-use sluice_router::process::{Status, StatusAsked};
+use sluice_router::process::{PortStatus, Status, StatusAsked};
 
 use super::events::Event;
 
@@ -16,10 +16,12 @@ pub(super) struct Limits {
     next: Instant,
     /// Whether a line has reported the end of the guardian.
     is_unguarded: bool,
-    /// The counts that lines have reported.
-    told: BTreeMap<&'static str, u64>,
+    /// The counts that lines have reported: of the whole router, and of each port.
+    told: BTreeMap<(&'static str, Option<usize>), u64>,
     /// The system's answers that lines have reported, by port, of files that still refuse to be written.
     answers: BTreeMap<String, String>,
+    /// The ports that lines have reported, as long as they are not promiscuous.
+    filtered: BTreeSet<String>,
 }
 
 impl Limits {
@@ -30,6 +32,7 @@ impl Limits {
             is_unguarded: false,
             told: BTreeMap::new(),
             answers: BTreeMap::new(),
+            filtered: BTreeSet::new(),
         }
     }
 
@@ -52,17 +55,19 @@ impl Limits {
         Vec::new()
     }
 
-    /// Returns a warning for each counter that has grown since the last status, and for each file whose
-    /// write is refused, unless it was in the last status, too, and for the same reason.
+    /// Returns a warning for each counter that has grown since the last status, for each file whose
+    /// write is refused, unless it was in the last status, too, and for the same reason, and for each port
+    /// that is not promiscuous any more.
     fn warnings(&mut self, status: &Status, now: Instant) -> Vec<Event> {
         self.next = now + EVERY;
         let mut warnings = self.write_errors(status);
+        warnings.extend(self.not_promiscuous(status));
         for (name, what) in REFUSALS {
-            let count = count(status, name);
-            let known = self.told.insert(name, count).unwrap_or(0);
-            if count > known {
-                let size = status.limits.get(name).copied();
-                warnings.push(warning(name, what, size, count - known));
+            let growth = self.growth(status, name);
+            if growth.count > 0 {
+                let size = growth.port.and_then(|port| port.limits.get(name));
+                let size = size.or(status.limits.get(name)).copied();
+                warnings.push(warning((name, what), size, &growth, status));
             }
         }
         if status.fail_open == Some(false) && !self.is_unguarded {
@@ -70,6 +75,27 @@ impl Limits {
             warnings.push(unguarded());
         }
         warnings
+    }
+
+    /// Returns by how much a counter has grown since the last status.
+    fn growth<'a>(&mut self, status: &'a Status, name: &'static str) -> Growth<'a> {
+        let mut new = |place, count: u64| {
+            let known = self.told.insert((name, place), count).unwrap_or(0);
+            count.saturating_sub(known)
+        };
+        let mut growth = Growth {
+            count: new(None, count(status, name)),
+            port: None,
+        };
+        let mut most = 0;
+        for (number, port) in status.ports.iter().enumerate() {
+            let of_port = new(Some(number), port.lost.get(name).copied().unwrap_or(0));
+            growth.count += of_port;
+            if of_port > most {
+                (most, growth.port) = (of_port, Some(port));
+            }
+        }
+        growth
     }
 
     fn write_errors(&mut self, status: &Status) -> Vec<Event> {
@@ -87,6 +113,35 @@ impl Limits {
         }
         warnings
     }
+
+    fn not_promiscuous(&mut self, status: &Status) -> Vec<Event> {
+        let filtered = status.ports.iter();
+        let filtered = filtered.filter(|port| port.promiscuous == Some(false));
+        let filtered: BTreeSet<String> = filtered.map(|port| port.name.clone()).collect();
+        let new = filtered.difference(&self.filtered);
+        let warnings = new.map(|port| not_promiscuous(port)).collect();
+        self.filtered = filtered;
+        warnings
+    }
+}
+
+/// The growth of a counter between two looks.
+struct Growth<'a> {
+    count: u64,
+    /// The port that lost most of them, if ports did.
+    port: Option<&'a PortStatus>,
+}
+
+/// Returns the warning that the interface of a port filters frames by their address.
+fn not_promiscuous(port: &str) -> Event {
+    Event {
+        line: format!(
+            "warning: the interface of {port} is not promiscuous: frames for other addresses than its own \
+             may be lost, and no counter shows them; restart the router, or use `ip link set dev IFACE \
+             promisc on`"
+        ),
+        json: json!({"log": "not_promiscuous", "port": port}),
+    }
 }
 
 /// Returns the warning that the file of a port cannot be written.
@@ -100,19 +155,38 @@ fn write_error(port: &str, answer: &str) -> Event {
     }
 }
 
-fn warning(name: &str, what: &str, size: Option<u64>, packets: u64) -> Event {
+fn warning(
+    (name, what): (&str, &str),
+    size: Option<u64>,
+    growth: &Growth<'_>,
+    status: &Status,
+) -> Event {
     let size_text = size.map_or_else(|| "?".to_owned(), |size| size.to_string());
     let what = what.replace("{}", &size_text);
     let of = match name {
         "log_lost" => "entries lost",
         "call_loop" => "packets met a limit",
+        "states_evicted" => "states removed",
+        "busy" | "late" => "commands refused",
         _ if name.starts_with("http_") => "requests refused",
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
         _ => "packets lost",
     };
+    let count = growth.count;
+    // Ports have counters of their own; of rules and pipes, the status has the last one.
+    let port = growth.port.map(|port| &port.name);
+    let last = status.last_refused.get(name);
+    let place = match (port, last) {
+        (Some(port), _) => format!(", most at {port}"),
+        (None, Some(last)) => format!(", last at {last}"),
+        (None, None) => String::new(),
+    };
+    let at = port.or(last);
     Event {
-        line: format!("warning: {packets} {of} ({name}): {what}"),
-        json: json!({"log": "limit", "limit": name, "size": size, "lost": packets, "text": what}),
+        line: format!("warning: {count} {of} ({name}{place}): {what}"),
+        json: json!({
+            "log": "limit", "limit": name, "size": size, "lost": count, "at": at, "text": what
+        }),
     }
 }
 
@@ -126,19 +200,19 @@ fn unguarded() -> Event {
     }
 }
 
-/// Returns how often a limit was met, at all ports.
+/// Returns how often a limit was met, except at ports.
 fn count(status: &Status, name: &str) -> u64 {
     if name == "log_lost" {
         return status.log_lost;
     }
-    let ports = status.ports.iter().map(|port| &port.lost);
-    let all = ports.chain([&status.lost, &status.refused, &status.clients_refused]);
-    all.filter_map(|counts| counts.get(name)).sum()
+    let all = [&status.lost, &status.refused, &status.clients_refused];
+    all.into_iter().filter_map(|counts| counts.get(name)).sum()
 }
 
-/// The counters of what a router refuses, and why: the limit, and how to raise it, or how to let such
+/// The counters of what a router refuses, except for refused commands and reloads, which have lines as
+/// changes of the configuration, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 30] = [
+const REFUSALS: [(&str, &str); 47] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
@@ -176,12 +250,17 @@ const REFUSALS: [(&str, &str); 30] = [
         "the table of states is full with {}; raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
     ),
     (
+        "states_evicted",
+        "the table of states, {}, is full, and the oldest flows without an answer make room for new ones; \
+         raise net.inet.ip.fw.dyn_max with `sluice ipfw sysctl`",
+    ),
+    (
         "states_source",
         "one address has {} states; raise net.inet.ip.fw.dyn_src_max with `sluice ipfw sysctl`",
     ),
     (
         "states_limit",
-        "flows are above the `limit` of a rule; raise it in the rule",
+        "flows are above the `limit` of a rule, {}; raise it in the rule",
     ),
     (
         "pipe_loop",
@@ -199,8 +278,8 @@ const REFUSALS: [(&str, &str); 30] = [
     ),
     (
         "tiny_segments",
-        "super-packets ask for segments below 48 bytes, which no sender makes; turn off offloads at \
-         the interface (ethtool -K IFACE gro off tso off gso off)",
+        "super-packets ask for TCP segments, or for more than 128 datagrams, below 48 bytes, which no \
+         sender makes; turn off offloads at the interface (ethtool -K IFACE gro off tso off gso off)",
     ),
     (
         "malformed",
@@ -210,6 +289,49 @@ const REFUSALS: [(&str, &str); 30] = [
         "kernel_queue",
         "the kernel's queue of a port, {} bytes, was full, because the loop was late; give the loop a core \
          of its own with --cpu, or raise --workers: each worker has such a queue",
+    ),
+    (
+        "port_blocked",
+        "the interface accepts no more frames, because its queue is full; shape below its rate, or raise \
+         its queue (ip link set dev IFACE txqueuelen N, ethtool -G)",
+    ),
+    (
+        "no_exit",
+        "frames that are not IP have no port to leave through, as only IP packets pass rules; give the \
+         port a partner",
+    ),
+    (
+        "oversize",
+        "frames are longer than a port accepts, which is 65535 bytes, or an MTU of 1770 through `xdp`; turn \
+         off receive offloads and BIG TCP (ethtool -K IFACE gro off lro off), or use `packet`",
+    ),
+    (
+        "too_long",
+        "frames are longer than the interface sends, whose MTU is {}; raise it (ip link set dev IFACE mtu \
+         N), or lower those of the others",
+    ),
+    (
+        "refused",
+        "the interface has no carrier or its queue is full, or the file of the port cannot be written or \
+         read; shape below its rate, or raise its queue (ip link set dev IFACE txqueuelen N)",
+    ),
+    (
+        "down",
+        "the interface is down or gone; set it up (ip link set dev IFACE up)",
+    ),
+    (
+        "offload",
+        "the port cannot describe super-packets of this kind to the kernel, or the kernel to the port; turn \
+         off offloads where they come from (ethtool -K IFACE gro off tso off gso off)",
+    ),
+    (
+        "no_file",
+        "the port has no file to write; name one (pcap:IN:OUT), or let no rule send packets there",
+    ),
+    (
+        "other",
+        "the kernel refuses frames, or cuts what belongs to them, for another reason; see `ip -s link show \
+         dev IFACE`",
     ),
     (
         "log_lost",
@@ -238,6 +360,25 @@ const REFUSALS: [(&str, &str); 30] = [
         "a request at the control socket was not one of at most {} bytes; use `sluice ipfw`",
     ),
     (
+        "thread",
+        "no thread or no file could be had for a client of the control socket; raise the limits of tasks and \
+         files (TasksMax and LimitNOFILE of the unit, or ulimit -u and -n)",
+    ),
+    (
+        "accept",
+        "the system did not accept connections to the control socket, most likely because too many files \
+         are open; raise the limit (LimitNOFILE of the unit, or ulimit -n)",
+    ),
+    (
+        "busy",
+        "{} commands wait for the loop at a time; send fewer at a time, or many in one file",
+    ),
+    (
+        "late",
+        "the loop did not begin commands within {} s, and they were withdrawn; send fewer at a time, or give \
+         the loop a core of its own with --cpu",
+    ),
+    (
         "http_host",
         "a request to the page did not name its host by an address or as localhost; open the page by its \
          address",
@@ -259,6 +400,21 @@ const REFUSALS: [(&str, &str); 30] = [
         "{} clients of the page are served at a time, and all are at work; close pages that are not used",
     ),
     (
+        "http_address",
+        "{} clients of the page from one address are served at a time, and all are at work; close pages \
+         that are not used",
+    ),
+    (
+        "http_thread",
+        "no thread could be started for a client of the page; raise the limit of tasks (TasksMax of the \
+         unit, or ulimit -u)",
+    ),
+    (
+        "http_accept",
+        "the system did not accept connections to the page, most likely because too many files are open; \
+         raise the limit (LimitNOFILE of the unit, or ulimit -n)",
+    ),
+    (
         "http_long",
         "the head of a request to the page had more than {} bytes, or its body more than 65536; send \
          fewer headers, or commands in pieces",
@@ -277,164 +433,4 @@ const REFUSALS: [(&str, &str); 30] = [
 const EVERY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
-mod tests {
-    use sluice_router::process::PortStatus;
-
-    use super::*;
-
-    fn lines(warnings: &[Event]) -> Vec<&str> {
-        warnings.iter().map(|event| event.line.as_str()).collect()
-    }
-
-    #[test]
-    fn a_limit_that_is_met_has_a_line_with_its_remedy_at_most_once_a_second() {
-        let mut limits = Limits::new();
-        let start = Instant::now();
-        let mut status = Status::default();
-        assert!(limits.warnings(&status, start).is_empty());
-        assert_eq!(
-            limits.next,
-            start + EVERY,
-            "the next question comes a second later"
-        );
-        status.refused.insert("dynamic_memory".into(), 5);
-        status.limits = [("dynamic_memory".into(), 1000), ("over_share".into(), 16)].into();
-        status.lost.insert("over_share".into(), 1);
-        let said = limits.warnings(&status, start);
-        let expected = [
-            "warning: 1 packets lost (over_share): the packets from one port fill their share of the \
-             packet memory, 16 packets; lower the limits of queues, or raise --room",
-            "warning: 5 packets lost (dynamic_memory): the pipes of masks have used up their memory, \
-             1000 bytes; use masks with fewer bits, or raise --dynamic-memory",
-        ];
-        assert_eq!(lines(&said), expected);
-        assert!(limits.warnings(&status, start).is_empty(), "nothing new");
-        status.refused.insert("dynamic_memory".into(), 50);
-        let said = limits.warnings(&status, start);
-        assert_eq!(said.len(), 1);
-        assert_eq!(said[0].json["lost"], 45);
-        assert_eq!(said[0].json["size"], 1000);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_written_has_a_line_for_each_answer_and_each_time() {
-        let mut limits = Limits::new();
-        let now = Instant::now();
-        let status = |answer: &str| Status {
-            ports: vec![
-                PortStatus::default(),
-                PortStatus {
-                    name: "pcap::o".into(),
-                    write_error: Some(answer.into()),
-                    ..PortStatus::default()
-                },
-            ],
-            ..Status::default()
-        };
-        let full = status("No space left on device (os error 28)");
-        let said = limits.warnings(&full, now);
-        assert_eq!(
-            lines(&said),
-            [
-                "warning: the file of pcap::o cannot be written: No space left on device (os error 28); \
-                 it is tried again, frames wait as long as there is room, and `sluice router status` \
-                 counts those that are lost"
-            ]
-        );
-        assert_eq!(said[0].json["port"], "pcap::o");
-        assert!(limits.warnings(&full, now).is_empty(), "it is known");
-        let said = limits.warnings(&status("Input/output error (os error 5)"), now);
-        assert_eq!(said.len(), 1);
-        assert_eq!(said[0].json["error"], "Input/output error (os error 5)");
-        let mut writable = full.clone();
-        writable.ports[1].write_error = None;
-        for _ in 0..2 {
-            assert_eq!(limits.warnings(&full, now).len(), 1);
-            assert!(limits.warnings(&full, now).is_empty(), "it is known");
-            assert!(limits.warnings(&writable, now).is_empty(), "no error");
-        }
-    }
-
-    #[test]
-    fn counts_of_all_ports_are_added() {
-        let mut status = Status::default();
-        status.lost.insert("no_slot".into(), 1);
-        for n in [2, 4] {
-            let mut port = PortStatus::default();
-            port.lost.insert("no_slot".into(), n);
-            status.ports.push(port);
-        }
-        assert_eq!(count(&status, "no_slot"), 7);
-    }
-
-    /// The names are those of counters, so a line cannot be missing because of a mistake in a name.
-    #[test]
-    fn every_refusal_is_a_counter_of_the_documentation() {
-        let page = include_str!("../../../../docs/router-status.md");
-        for (name, _) in REFUSALS {
-            assert!(
-                page.contains(&format!("`{name}`")) || page.contains(&format!(".{name}`")),
-                "{name}"
-            );
-        }
-    }
-
-    /// What is counted as refused has a line. Of the lost frames, `denied` is what a rule is for, and
-    /// the others are no refusals.
-    #[test]
-    fn every_refusal_has_a_line() {
-        let page = include_str!("../../../../docs/router-status.md");
-        let refused = page.lines().find(|line| line.starts_with("| `refused`"));
-        let refused = refused
-            .expect("the page has the key")
-            .split('`')
-            .skip(3)
-            .step_by(2);
-        let refused = refused.filter(|word| word.contains('_'));
-        let names: Vec<&str> = refused.collect();
-        assert_eq!(names.len(), 8, "{names:?}");
-        let lost = ["evasive", "tiny_segments", "over_share", "malformed"];
-        let clients = Why::ALL.map(Why::name);
-        for name in names.into_iter().chain(lost).chain(clients) {
-            assert!(REFUSALS.iter().any(|(known, _)| *known == name), "{name}");
-        }
-    }
-
-    /// A text with a place for the size is about a limit whose size is in the status.
-    #[test]
-    fn every_limit_says_its_size() {
-        let page = include_str!("../../../../docs/router-status.md");
-        let limits = page.lines().find(|line| line.starts_with("| `limits`"));
-        let limits = limits.expect("the page has the key");
-        for (name, what) in REFUSALS {
-            assert_eq!(
-                what.contains("{}"),
-                limits.contains(&format!("`{name}`")),
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_end_of_the_guardian_has_one_line() {
-        let mut limits = Limits::new();
-        let mut said = |fail_open| {
-            let status = Status {
-                fail_open,
-                ..Status::default()
-            };
-            limits.warnings(&status, Instant::now())
-        };
-        assert!(said(None).is_empty() && said(Some(true)).is_empty());
-        let first = said(Some(false));
-        assert_eq!(
-            lines(&first),
-            [
-                "warning: the process that watches this router has ended: --fail-open has no effect until \
-                 the router is restarted"
-            ]
-        );
-        assert_eq!(first[0].json["log"], "fail_open");
-        assert!(said(Some(false)).is_empty(), "it is known");
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 //! error, as JSON or text, and to syslog.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,28 @@ pub(super) struct Log {
     entries: Option<Receiver<LogEntry>>,
     is_json: bool,
     syslog: Option<Syslog>,
+    /// Refused changes that wait for their line, by who asked for them.
+    refused: RefCell<BTreeMap<String, Held>>,
+    /// Changes that are not logged and not reported yet.
+    missed: RefCell<Held>,
+}
+
+/// What there is at most one line a second about.
+#[derive(Default)]
+struct Held {
+    /// The end of the second after the last line.
+    until: Option<Instant>,
+    /// Changes since then.
+    count: u64,
+    /// The last of them, if it is to be shown.
+    last: Option<Change>,
+}
+
+impl Held {
+    /// Whether there may be a line now.
+    fn is_due(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now >= until)
+    }
 }
 
 /// The daemon of syslog.
@@ -57,6 +80,8 @@ impl Log {
             entries: None,
             is_json,
             syslog: syslog.transpose()?,
+            refused: RefCell::default(),
+            missed: RefCell::default(),
         })
     }
 
@@ -88,11 +113,35 @@ impl Log {
 
     /// Returns the text of the changes of the configuration behind the first `seen`, of `noted`, one line
     /// each. They have gone to syslog. A line says how many of them are not in `changes`, which are the
-    /// last ones.
+    /// last ones. Of changes that were refused, there is at most one line a second for each who asked for
+    /// them; it says how many there were.
     pub fn changes_since(&self, seen: u64, changes: &[Change], noted: u64) -> String {
+        self.changes_at(seen, changes, noted, Instant::now())
+    }
+
+    /// Returns the text of what still waits for its line.
+    pub fn rest(&self) -> String {
+        let mut held = self.refused.borrow_mut();
+        held.values_mut()
+            .chain([&mut *self.missed.borrow_mut()])
+            .for_each(|held| held.until = None);
+        drop(held);
+        self.changes_since(0, &[], 0)
+    }
+
+    fn changes_at(&self, seen: u64, changes: &[Change], noted: u64, now: Instant) -> String {
         let missed = noted
             .saturating_sub(seen)
             .saturating_sub(changes.len() as u64);
+        let mut held = self.missed.borrow_mut();
+        held.count += missed;
+        let missed = match held.is_due(now) {
+            true => std::mem::take(&mut held.count),
+            false => 0,
+        };
+        if missed > 0 {
+            held.until = Some(now + SECOND);
+        }
         let line = match missed {
             0 => String::new(),
             _ => self.notice(
@@ -103,32 +152,65 @@ impl Log {
                 &json!({"log": "change", "missed": missed}),
             ),
         };
-        line + &self.changes(changes)
+        line + &self.changes(changes, now)
     }
 
-    /// Returns the text of changes of the configuration, one line each. They have gone to syslog.
-    fn changes(&self, changes: &[Change]) -> String {
+    /// Returns the text of changes of the configuration, one line each, and of those that have waited for
+    /// a line. They have gone to syslog.
+    fn changes(&self, changes: &[Change], now: Instant) -> String {
         let mut text = String::new();
-        for change in changes {
-            let Change {
-                by, text: command, ..
-            } = change;
-            let mut value = json!({
-                "log": "change",
-                "unix_ms": change.unix_ms,
-                "by": by,
-                "text": command,
-            });
-            let line = match &change.refused {
-                None => format!("{by} changed: {command}"),
-                Some(why) => {
-                    value["refused"] = why.as_str().into();
-                    format!("{by} was refused: {command}: {why}")
-                }
+        let mut refused = self.refused.borrow_mut();
+        refused.retain(|_, held| {
+            if !held.is_due(now) {
+                return true;
+            }
+            let Some(last) = held.last.take() else {
+                return false;
             };
-            text.push_str(&self.notice(&line, &value));
+            let before = std::mem::take(&mut held.count) - 1;
+            text.push_str(&self.change(&last, before));
+            held.until = Some(now + SECOND);
+            true
+        });
+        for change in changes {
+            if change.refused.is_some() {
+                let held = refused.entry(change.by.clone()).or_default();
+                if !held.is_due(now) {
+                    held.count += 1;
+                    held.last = Some(change.clone());
+                    continue;
+                }
+                held.until = Some(now + SECOND);
+            }
+            text.push_str(&self.change(change, 0));
         }
         text
+    }
+
+    /// Returns the line of a change. `before` counts the refused ones before it that have none.
+    fn change(&self, change: &Change, before: u64) -> String {
+        let Change {
+            by, text: command, ..
+        } = change;
+        let mut value = json!({
+            "log": "change",
+            "unix_ms": change.unix_ms,
+            "by": by,
+            "text": command,
+        });
+        let line = match &change.refused {
+            None => format!("{by} changed: {command}"),
+            Some(why) => {
+                value["refused"] = why.as_str().into();
+                format!("{by} was refused: {command}: {why}")
+            }
+        };
+        if before == 0 {
+            return self.notice(&line, &value);
+        }
+        value["before"] = before.into();
+        let line = format!("{line} (and {before} more before, since the last line)");
+        self.notice(&line, &value)
     }
 
     /// Returns the text of events, one line each. They have gone to syslog.
@@ -260,6 +342,8 @@ const PRIORITY: u8 = 4 * 8 + 6;
 const NOTICE: u8 = 3 * 8 + 5;
 /// The least time between two attempts to connect again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The least time between two lines about refused changes.
+const SECOND: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -352,7 +436,7 @@ mod tests {
             refused: refused.map(str::to_owned),
         };
         let log = Log::new(false, Some(&path)).unwrap();
-        let text = log.changes(&[change(None), change(Some("no"))]);
+        let text = log.changes_since(0, &[change(None), change(Some("no"))], 2);
         let first = "sluice: http 192.0.2.7 changed: pipe 1 config\n";
         let second = "sluice: http 192.0.2.7 was refused: pipe 1 config: no\n";
         assert_eq!(text, format!("{first}{second}"));
@@ -362,13 +446,51 @@ mod tests {
         let heard = String::from_utf8_lossy(&buffer[..length]).into_owned();
         assert_eq!(heard, format!("<29>{}", first.trim_end()));
         let log = Log::new(true, None).unwrap();
-        let text = log.changes(&[change(Some("no"))]);
+        let text = log.changes_since(0, &[change(Some("no"))], 1);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["by"], "http 192.0.2.7");
         assert_eq!(
             (&value["unix_ms"], &value["refused"]),
             (&5.into(), &"no".into())
         );
+    }
+
+    #[test]
+    fn refused_changes_have_one_line_a_second_for_each_who_asked() {
+        let change = |by: &str, text: &str, is_refused: bool| Change {
+            by: by.into(),
+            text: text.into(),
+            refused: is_refused.then(|| "no".into()),
+            ..Change::default()
+        };
+        let log = Log::new(false, None).unwrap();
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        // 100 refused changes of one client, and one of another.
+        let mut flood: Vec<Change> = (0..100)
+            .map(|number| change("uid 0", &format!("pipe {number}"), true))
+            .collect();
+        flood.push(change("uid 7", "flush", true));
+        let first = "sluice: uid 0 was refused: pipe 0: no\n";
+        let other = "sluice: uid 7 was refused: flush: no\n";
+        let text = log.changes_at(0, &flood, 101, at(0));
+        assert_eq!(text, format!("{first}{other}"));
+        // What is done is logged at once.
+        let done = [change("uid 0", "pipe 1", false)];
+        let text = log.changes_at(101, &done, 102, at(100));
+        assert_eq!(text, "sluice: uid 0 changed: pipe 1\n");
+        assert_eq!(log.changes_at(102, &[], 102, at(999)), "");
+        // 99 of the first client have waited: the last one, and 98 before it.
+        let waited =
+            "sluice: uid 0 was refused: pipe 99: no (and 98 more before, since the last line)\n";
+        assert_eq!(log.changes_at(102, &[], 102, at(1000)), waited);
+        assert_eq!(log.changes_at(102, &[], 102, at(3000)), "");
+        assert!(log.refused.borrow().is_empty(), "nobody is remembered");
+        // At the end of the router, nothing waits any longer.
+        let text = log.changes_at(102, &flood[..2], 104, at(3000));
+        assert_eq!(text, first);
+        assert_eq!(log.rest(), "sluice: uid 0 was refused: pipe 1: no\n");
+        assert_eq!(log.rest(), "");
     }
 
     #[test]
@@ -385,10 +507,14 @@ mod tests {
         // Of the changes 11 to 15, two are kept.
         let missed = "sluice: 3 changes of the configuration are not logged, because they were made \
                       faster than the log is written\n";
-        assert_eq!(
-            log.changes_since(10, &two, 15),
-            format!("{missed}{line}{line}")
-        );
+        let start = Instant::now();
+        let text = log.changes_at(10, &two, 15, start);
+        assert_eq!(text, format!("{missed}{line}{line}"));
+        // At most once a second: 1 of 3, and 2 of 4.
+        let text = log.changes_at(15, &two, 18, start + SECOND / 2);
+        assert_eq!(text, format!("{line}{line}"));
+        let text = log.changes_at(18, &two, 22, start + SECOND);
+        assert_eq!(text, format!("{missed}{line}{line}"));
         let log = Log::new(true, None).unwrap();
         let text = log.changes_since(10, &two, 15);
         let value: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
@@ -408,20 +534,20 @@ mod tests {
         let first = UnixDatagram::bind(&path).unwrap();
         let log = Log::new(false, Some(&path)).unwrap();
         let line = "sluice: uid 0 changed: pipe 1 config\n".to_owned();
-        assert_eq!(log.changes(&changes), line);
+        assert_eq!(log.changes_since(0, &changes, 1), line);
         drop(first);
         std::fs::remove_file(&path).unwrap();
-        let lost = log.changes(&changes);
+        let lost = log.changes_since(0, &changes, 1);
         assert!(
             lost.contains("lines are lost on the way to syslog"),
             "{lost}"
         );
-        assert_eq!(log.changes(&changes), line, "said once");
+        assert_eq!(log.changes_since(0, &changes, 1), line, "said once");
         let second = UnixDatagram::bind(&path).unwrap();
         // It is looked for once a second.
         let syslog = log.syslog.as_ref().unwrap();
         syslog.state.borrow_mut().tried = None;
-        let found = log.changes(&changes);
+        let found = log.changes_since(0, &changes, 1);
         assert!(
             found.contains("receives lines again; 2 were lost"),
             "{found}"

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sluice_ipfw::Settings;
 use sluice_loader::loaders;
@@ -36,13 +36,23 @@ impl Reloads {
         let (running, ended) = channel();
         let work = move || {
             let _running: Sender<()> = running;
-            while let Ok(()) = asked.recv() {
+            let mut is_asked = asked.recv().is_ok();
+            while is_asked {
                 // One reload serves all signals so far.
                 while let Ok(()) = asked.try_recv() {}
+                let mut is_refused = false;
                 service::reloading(|| {
                     let late = |text: String| screen.print(format!("sluice: warning: {text}\n"));
-                    screen.print(reload(&reloader, config.as_deref(), late));
+                    let (text, is_active) = reload(&reloader, config.as_deref(), late);
+                    screen.print(text);
+                    is_refused = !is_active;
                 });
+                let pause = if is_refused {
+                    AFTER_REFUSAL
+                } else {
+                    Duration::ZERO
+                };
+                is_asked = asked_again(&asked, pause);
             }
         };
         thread::Builder::new().name("reload".into()).spawn(work)?;
@@ -91,20 +101,48 @@ pub(super) fn resolve_algorithms(config: &Path, engine: &Settings) {
     }
 }
 
-/// Reloads, and returns what there is to say about it. `late` gets a warning if the file is not read soon.
-fn reload(reloader: &Reloader, config: Option<&Path>, late: impl FnOnce(String)) -> String {
-    match (reloader.reload_or_say(late), config) {
-        (Ok(remarks), Some(path)) => format!(
-            "{}sluice: {} is active\n",
-            warnings(path, &remarks),
-            path.display()
-        ),
-        (Ok(_), None) => String::new(),
-        // Steps that were begun are not undone.
-        (Err(error @ ReloadError::Refused(Refused::Unfinished)), _) => format!("sluice: {error}\n"),
-        (Err(error), _) => format!("sluice: {error}; the old configuration remains active\n"),
+/// Waits until a reload is asked for, and the pause after the last one is over. Returns false at the end of
+/// the router.
+fn asked_again(asked: &Receiver<()>, pause: Duration) -> bool {
+    let end = Instant::now() + pause;
+    let mut is_asked = false;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return is_asked || asked.recv().is_ok();
+        }
+        match asked.recv_timeout(left) {
+            Ok(()) => is_asked = true,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
     }
 }
+
+/// Reloads, and returns what there is to say about it, and whether the configuration is active. `late` gets
+/// a warning if the file is not read soon.
+fn reload(reloader: &Reloader, config: Option<&Path>, late: impl FnOnce(String)) -> (String, bool) {
+    match (reloader.reload_or_say(late), config) {
+        (Ok(remarks), Some(path)) => {
+            let warnings = warnings(path, &remarks);
+            let path = path.display();
+            (format!("{warnings}sluice: {path} is active\n"), true)
+        }
+        (Ok(_), None) => (String::new(), true),
+        // Steps that were begun are not undone.
+        (Err(error @ ReloadError::Refused(Refused::Unfinished)), _) => {
+            (format!("sluice: {error}\n"), false)
+        }
+        (Err(error), _) => {
+            let text = format!("sluice: {error}; the old configuration remains active\n");
+            (text, false)
+        }
+    }
+}
+
+/// The time from a refused reload to the next one, so that there is at most one line a second about refused
+/// reloads. One reload serves all signals in between.
+const AFTER_REFUSAL: Duration = Duration::from_secs(1);
 
 /// The time for which the end waits for a reload.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -145,6 +145,14 @@ fn text(sample: &Sample) -> String {
         }
     }
     for port in &status.ports {
+        if port.promiscuous == Some(false) {
+            let name = cut(&port.name, 20);
+            line(format!(
+                "{name} is not promiscuous: frames may be lost and not counted"
+            ));
+        }
+    }
+    for port in &status.ports {
         let what = format!("lost at {} since the start", cut(&port.name, 20));
         reasons_of(&what, &port.lost).for_each(&mut line);
         if let Some(error) = &port.write_error {
@@ -474,6 +482,24 @@ pub(crate) mod tests {
         sample.status.ports[0].interface = Some(InterfaceState::Down);
         let down = rows(&sample);
         assert!(down.len() == 2 && down[0].ends_with("0 down"), "{down:?}");
+    }
+
+    #[test]
+    fn a_port_that_is_not_promiscuous_is_marked() {
+        let mut sample = sample();
+        let port = |promiscuous| PortStatus {
+            name: sample.ports[0].name.clone(),
+            promiscuous,
+            ..PortStatus::default()
+        };
+        sample.status.ports = [Some(true), Some(false), None].map(port).into();
+        let text = text(&sample);
+        let lines = text.lines().filter(|line| line.contains("promiscuous"));
+        let lines: Vec<&str> = lines.collect();
+        let expected =
+            "packet:a-very-long-~ is not promiscuous: frames may be lost and not counted";
+        assert_eq!(lines, [expected]);
+        assert!(expected.chars().count() < 80);
     }
 
     #[test]

@@ -506,12 +506,7 @@ fn a_change_on_the_page_acts_at_once_and_loses_no_packet() {
         "{why}"
     );
     // Four changes on the page, the last of which is refused, and one of the other client.
-    let logged: Vec<Value> = (0..6)
-        .map(|_| {
-            let heard = running.hear("{");
-            serde_json::from_str(heard.lines().last().unwrap()).unwrap()
-        })
-        .collect();
+    let logged: Vec<Value> = (0..6).map(|_| running.hear_json("change")).collect();
     let said: Vec<(&str, bool)> = logged
         .iter()
         .map(|line| (line["by"].as_str().unwrap(), line["refused"].is_null()))

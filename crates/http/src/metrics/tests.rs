@@ -12,6 +12,7 @@ fn sample() -> Arc<Sample> {
         received_bytes: 1500,
         lost: [("kernel_queue".to_owned(), 3)].into(),
         interface: Some(InterfaceState::Gone),
+        promiscuous: Some(false),
         ..PortStatus::default()
     });
     sample.status.uptime_ns = 1_500_000_000;
@@ -85,6 +86,7 @@ fn the_text_has_counters_by_reason_and_histograms() {
         "sluice_port_received_bytes_total{port=\"eth0\"} 1500",
         "sluice_port_lost_frames_total{port=\"eth0\",reason=\"kernel_queue\"} 3",
         "sluice_port_up{port=\"eth0\"} 0",
+        "sluice_port_promiscuous{port=\"eth0\"} 0",
         "sluice_fail_open 0",
         "sluice_uptime_seconds 1.5",
         "sluice_object_dropped_packets_total{object=\"pipe 1\",flow=\"\",reason=\"overflow\"} 7",

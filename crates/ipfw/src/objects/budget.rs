@@ -17,6 +17,7 @@ use sluice_core::link::Effects;
 
 use super::instance::{Instance, NONE, Queue};
 use super::runtime::{MOST, QueueKey, Runtime};
+use super::watch::ObjectName;
 use crate::flow::FlowId;
 
 /// Packets that a pipe may hold for each one that the host still has room for.
@@ -43,6 +44,8 @@ pub struct Refusals {
     pub dynamic_number: u64,
     /// The table of states was full of answered flows.
     pub states_full: u64,
+    /// States of unanswered flows that were removed from the full table for new flows. No packet was lost.
+    pub states_evicted: u64,
     /// The source owned too many states.
     pub states_source: u64,
     /// The group of a `limit` option was full.
@@ -51,6 +54,15 @@ pub struct Refusals {
     pub pipe_loop: u64,
     /// A `call` had no effect, because too many were open or had been made. The packet went on.
     pub call_loop: u64,
+}
+
+/// What met a limit last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastRefused {
+    /// The pipe that held its share of the packet memory.
+    pub pipe_share: Option<ObjectName>,
+    /// The number of the rule whose `limit` was full, and that limit.
+    pub states_limit: Option<(u32, u32)>,
 }
 
 /// What [`Refusals`] are about: the sizes of these limits.
@@ -86,6 +98,8 @@ pub(super) struct Budget {
     /// Packets that the host has room for.
     pub free_packets: u64,
     pub refused: Refusals,
+    /// The pipe that held its share of the packet memory last.
+    pub last_over_share: Option<ObjectName>,
 }
 
 impl Budget {
@@ -100,11 +114,13 @@ impl Budget {
                 dynamic_memory: 0,
                 dynamic_number: 0,
                 states_full: 0,
+                states_evicted: 0,
                 states_source: 0,
                 states_limit: 0,
                 pipe_loop: 0,
                 call_loop: 0,
             },
+            last_over_share: None,
         }
     }
 
@@ -271,6 +287,11 @@ impl Runtime {
     /// Returns the packets refused by limits of the whole engine.
     pub(crate) const fn refusals(&self) -> Refusals {
         self.budget.refused
+    }
+
+    /// Returns the pipe that last held its share of the packet memory when another packet came.
+    pub(crate) const fn last_over_share(&self) -> Option<ObjectName> {
+        self.budget.last_over_share
     }
 
     /// Counts a packet that has passed through as many pipes as it may.

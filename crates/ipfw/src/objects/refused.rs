@@ -7,7 +7,7 @@ use sluice_core::packet::Packet;
 use super::instance::NONE;
 use super::layout::FlowsetConfig;
 use super::runtime::{QueueKey, Runtime};
-use super::watch::{NO_ROW, Rows};
+use super::watch::{NO_ROW, ObjectName, Rows};
 use crate::flow::FlowId;
 
 /// Where a packet was to go.
@@ -59,6 +59,8 @@ impl Runtime {
     #[cold]
     pub(super) fn refuse_share(&mut self, packet: Packet, goal: Goal, cx: &mut Cx<'_>) {
         self.budget.refused.pipe_share += 1;
+        let scheduler = self.schedulers[goal.scheduler as usize].as_ref();
+        self.budget.last_over_share = scheduler.map(|s| ObjectName::of_scheduler(s.number));
         self.totals.dropped += u64::from(packet.segments);
         self.count_refusal(&packet, goal, DropReason::Overflow, true);
         cx.discard(packet, DropReason::Overflow);

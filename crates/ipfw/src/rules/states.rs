@@ -203,6 +203,8 @@ pub(crate) struct States {
     /// The number of wire packets in the packets that are counted from now on.
     pub wire_packets: u16,
     pub refusals: Refusals,
+    /// The number of the rule whose `limit` was full last, and that limit.
+    pub last_limit: Option<(u32, u32)>,
 }
 
 /// The reason why a state could not be added.
@@ -233,6 +235,7 @@ impl States {
             times: Lifetimes::default(),
             wire_packets: 1,
             refusals: Refusals::default(),
+            last_limit: None,
         }
     }
 
@@ -335,6 +338,7 @@ impl States {
             // States of the group may have expired beyond those that this call removes.
             if !self.expire(now) {
                 self.refusals.limit += 1;
+                self.last_limit = Some((rule.number, most));
                 return Err(Refused::Limit);
             }
         }

@@ -22,7 +22,7 @@ use sluice_ipfw::watch::Watching;
 use super::bell::{Claim, Flag};
 use super::journal::changes;
 use super::team::{Team, Ticket};
-use super::{Attached, Given, Journal, Texts, TurnedAway};
+use super::{Attached, Given, Journal, Texts, TurnedAway, Why};
 use crate::forward::Lateness;
 use crate::rtt::RttCounts;
 
@@ -234,7 +234,7 @@ pub enum Refused {
 }
 
 /// Orders that may wait for the loop.
-pub(super) const WAITING: usize = 16;
+pub(crate) const WAITING: usize = 16;
 
 /// Creates an inbox and a handle for sending to it. Configurations are built by `builder`.
 ///
@@ -347,6 +347,18 @@ impl<T> Orders<T> {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts an order of a client, if it was refused.
+    pub(crate) fn count_refusal(&self, answered: &Result<Answered<T>, Refused>) {
+        let why = match answered {
+            Ok(Answered::Commands(_, Err(_))) | Err(Refused::Overtaken) => Why::Command,
+            Err(Refused::Busy) => Why::Busy,
+            Err(Refused::Late) => Why::Late,
+            // It may have been executed, or the router ends.
+            Ok(_) | Err(Refused::Unfinished | Refused::Ended) => return,
+        };
+        self.turned_away.count(why);
+    }
+
     /// Returns the record of the changes of the configuration.
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -402,6 +414,7 @@ impl<T> Orders<T> {
         self.count();
         let entry = changes(&text).then(|| text.trim().to_owned());
         let answered = self.execute((text, mode, files), patience);
+        self.count_refusal(&answered);
         if let Some(entry) = entry {
             let refused = match &answered {
                 Ok(Answered::Commands(_, Err(error))) => Some(error.to_string()),

@@ -27,6 +27,7 @@ mod team;
 mod turned_away;
 
 pub use client::{AskError, ask, files_of};
+pub(crate) use inbox::WAITING;
 pub use inbox::{
     Answer, Answered, Bell, Builder, Inbox, Order, Orders, Pending, Refused, Watched, Work, inbox,
 };
@@ -38,7 +39,9 @@ pub use message::{
 pub use server::{Asked, Limits, Listener, SampleSource, ServeError, Sources, read_request};
 pub use socket_file::{SocketError, SocketFile};
 pub use team::{TeamStatus, inboxes};
-pub use turned_away::{PAGE_CLIENTS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why};
+pub use turned_away::{
+    PAGE_CLIENTS, PAGE_CLIENTS_OF_ADDRESS, PAGE_HEAD, PAGE_PATIENCE, TurnedAway, Why,
+};
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -228,6 +228,7 @@ fn accept<T: Serialize + Send + 'static>(
         }
         let Ok((stream, _)) = accepted else {
             // Most likely there are too many open files; some must be closed first.
+            means.turn_away(Why::Accept);
             thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -260,22 +261,24 @@ fn admit<T: Serialize + Send + 'static>(
         is_served: Arc::default(),
         all: Arc::clone(clients),
     };
+    let copy = stream.try_clone();
     lock(clients).push(Client {
         number,
-        stream: stream.try_clone()?,
+        stream: copy.inspect_err(|_| means.turn_away(Why::Thread))?,
         is_served: Arc::clone(&place.is_served),
     });
-    let means = means.clone();
+    let of_thread = means.clone();
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
-        if let Err(error) = serve(&stream, &by, &means, &place)
+        if let Err(error) = serve(&stream, &by, &of_thread, &place)
             && error.kind() == io::ErrorKind::TimedOut
         {
-            means.turn_away(Why::Slow);
+            of_thread.turn_away(Why::Slow);
         }
         lock(&place.all).retain(|client| client.number != number);
     });
     if served.is_err() {
+        means.turn_away(Why::Thread);
         lock(clients).retain(|client| client.number != number);
     }
     Ok(())
@@ -345,7 +348,9 @@ fn serve<T: Serialize>(
                 if let (Work::Status, Some(sources)) = (&work, &means.sources) {
                     (sources.before_status)();
                 }
-                reply(orders.order(work, limits.work), &mut replies)?;
+                let answer = orders.order(work, limits.work);
+                orders.count_refusal(&answer);
+                reply(answer, &mut replies)?;
             }
             Err(why) => {
                 means.turn_away(Why::Unreadable);

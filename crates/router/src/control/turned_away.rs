@@ -1,10 +1,11 @@
-//! Counts of the clients that the control socket turned away, and of requests that the web page refused.
+//! Counts of the clients that the control socket turned away, of requests that the web page refused, and of
+//! commands that were refused.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The reasons to turn a client away.
+/// The reasons to turn a client away, or to refuse what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// It belongs to another user.
@@ -17,6 +18,18 @@ pub enum Why {
     Slow,
     /// Its request could not be read: too long, incomplete, or not a request.
     Unreadable,
+    /// No thread, or no file, could be had for it.
+    Thread,
+    /// The system refused to accept connections.
+    Accept,
+    /// As many commands waited for the loop as may wait.
+    Busy,
+    /// The loop did not begin its commands in time, so that they were withdrawn.
+    Late,
+    /// Its commands were refused for what they are.
+    Command,
+    /// The configuration was not reloaded.
+    Reload,
     /// A request to the page did not have an address or `localhost` as its only Host.
     HttpHost,
     /// A request to the page came from the page of another site.
@@ -27,6 +40,12 @@ pub enum Why {
     HttpWrongToken,
     /// There are as many clients of the page as are served at a time.
     HttpTooMany,
+    /// There are as many clients of the page from one address as are served at a time.
+    HttpAddress,
+    /// No thread could be started for a client of the page.
+    HttpThread,
+    /// The system refused to accept connections to the page.
+    HttpAccept,
     /// The head or the body of a request to the page was too long.
     HttpLong,
     /// A client of the page did not complete its request in time.
@@ -37,6 +56,9 @@ pub enum Why {
 
 /// The most clients of the web page that are served at a time. Each has a thread.
 pub const PAGE_CLIENTS: usize = 32;
+/// The most clients of the web page from one address, so that a single host cannot keep others away. Half
+/// of all places are more than the connections of a few browsers.
+pub const PAGE_CLIENTS_OF_ADDRESS: usize = PAGE_CLIENTS / 2;
 /// The most bytes of the head of a request to the page.
 pub const PAGE_HEAD: usize = 16 << 10;
 /// The time in which a client of the page must complete its request.
@@ -44,17 +66,26 @@ pub const PAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Why {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Why; 13] = [
+    pub const ALL: [Why; 22] = [
         Why::OtherUser,
         Why::TooMany,
         Why::Silent,
         Why::Slow,
         Why::Unreadable,
+        Why::Thread,
+        Why::Accept,
+        Why::Busy,
+        Why::Late,
+        Why::Command,
+        Why::Reload,
         Why::HttpHost,
         Why::HttpOrigin,
         Why::HttpNoToken,
         Why::HttpWrongToken,
         Why::HttpTooMany,
+        Why::HttpAddress,
+        Why::HttpThread,
+        Why::HttpAccept,
         Why::HttpLong,
         Why::HttpSlow,
         Why::HttpUnreadable,
@@ -68,11 +99,20 @@ impl Why {
             Why::Silent => "silent",
             Why::Slow => "slow",
             Why::Unreadable => "unreadable",
+            Why::Thread => "thread",
+            Why::Accept => "accept",
+            Why::Busy => "busy",
+            Why::Late => "late",
+            Why::Command => "command",
+            Why::Reload => "reload",
             Why::HttpHost => "http_host",
             Why::HttpOrigin => "http_origin",
             Why::HttpNoToken => "http_no_token",
             Why::HttpWrongToken => "http_wrong_token",
             Why::HttpTooMany => "http_too_many",
+            Why::HttpAddress => "http_address",
+            Why::HttpThread => "http_thread",
+            Why::HttpAccept => "http_accept",
             Why::HttpLong => "http_long",
             Why::HttpSlow => "http_slow",
             Why::HttpUnreadable => "http_unreadable",

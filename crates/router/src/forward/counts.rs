@@ -3,6 +3,8 @@
 use sluice_core::{DropReason, Span};
 use sluice_wire::frame::Fault;
 
+use super::PortNumber;
+
 /// The causes of losses outside the queues and the ports' interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LostFrame {
@@ -81,6 +83,7 @@ pub struct LaneCounts {
     dropped: [u64; DropReason::ALL.len()],
     lost: [u64; LostFrame::ALL.len()],
     faulty: [u64; Fault::NAMES.len()],
+    last_ports: [Option<PortNumber>; LostFrame::ALL.len()],
 }
 
 impl LaneCounts {
@@ -109,6 +112,17 @@ impl LaneCounts {
     /// [`LostFrame::Malformed`].
     pub fn faulty(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Fault::NAMES.into_iter().zip(self.faulty)
+    }
+
+    /// Returns the port at which a frame was lost last, as far as the cause has to do with one.
+    pub const fn last_port(&self, cause: LostFrame) -> Option<PortNumber> {
+        self.last_ports[cause as usize]
+    }
+
+    /// Counts frames that were lost at a port.
+    pub(super) const fn lose_at(&mut self, port: PortNumber, cause: LostFrame, frames: u64) {
+        self.last_ports[cause as usize] = Some(port);
+        self.lose(cause, frames);
     }
 
     pub(super) const fn note_fault(&mut self, fault: Fault) {

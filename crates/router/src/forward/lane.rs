@@ -171,7 +171,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             self.counts.note_fault(fault);
         }
         if self.queueing.is_strict() && view.is_evasive() {
-            self.counts.lose(LostFrame::Evasive, 1);
+            self.counts.lose_at(from, LostFrame::Evasive, 1);
             pool.free(slot);
             return;
         }
@@ -211,7 +211,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 self.enqueue(packet, &view, &key, pool);
             }
             Err(GsoError::TinySegments(_)) => {
-                self.counts.lose(LostFrame::TinySegments, 1);
+                self.counts.lose_at(from, LostFrame::TinySegments, 1);
                 pool.free(slot);
             }
             Err(_) => self.enqueue(packet, &view, &key, pool),
@@ -299,7 +299,7 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             }
             None => LostFrame::NoExit,
         };
-        self.counts.lose(cause, 1);
+        self.counts.lose_at(from, cause, 1);
         pool.free(slot);
     }
 
@@ -320,8 +320,8 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             };
             // Segments are charged to the port of their super-packet.
             let account = pool.account(slot);
-            if account.is_some_and(|account| !pool.charge(to, account)) {
-                self.counts.lose(LostFrame::OverShare, 1);
+            if let Some(account) = account.filter(|account| !pool.charge(to, *account)) {
+                self.counts.lose_at(account.into(), LostFrame::OverShare, 1);
                 pool.free(to);
                 continue;
             }

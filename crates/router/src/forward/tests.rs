@@ -302,6 +302,7 @@ fn damaged_frames_are_counted_and_freed() {
     bench.deliver(vec![plain(udp(1)[..20].to_vec())]);
     let counts = bench.forwarder.lanes()[0].counts();
     assert_eq!((counts.lost(LostFrame::Malformed), counts.sent), (1, 0));
+    assert_eq!(counts.last_port(LostFrame::Malformed), Some(0));
     bench.assert_conserved();
 }
 
@@ -327,6 +328,9 @@ fn what_a_port_does_not_take_is_no_drop_of_the_queue() {
     bench.deliver((0..5).map(|_| plain(udp(1))).collect());
     let counts = bench.forwarder.lanes()[0].counts();
     assert_eq!((counts.sent, counts.lost(LostFrame::Blocked)), (3, 2));
+    // The port through which they were to leave.
+    assert_eq!(counts.last_port(LostFrame::Blocked), Some(1));
+    assert_eq!(counts.last_port(LostFrame::OverShare), None);
     assert_eq!(counts.dropped_total(), 0);
     bench.assert_conserved();
 }
@@ -377,6 +381,7 @@ fn a_super_packet_of_tiny_segments_is_lost_and_counted() {
         bench.run_until(1);
         let counts = bench.forwarder.lanes()[0].counts();
         assert_eq!(counts.lost(LostFrame::TinySegments), 1);
+        assert_eq!(counts.last_port(LostFrame::TinySegments), Some(0));
         assert_eq!((counts.split, counts.whole, counts.admitted), (0, 0, 1));
         bench.assert_conserved();
     }

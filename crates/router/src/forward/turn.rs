@@ -366,8 +366,10 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             }
             if self.has_shares {
                 let over = charge(&mut self.received, number, &mut self.pool);
-                let counts = self.lanes[lane].counts_mut();
-                counts.lose(LostFrame::OverShare, over);
+                if over > 0 {
+                    let counts = self.lanes[lane].counts_mut();
+                    counts.lose_at(number, LostFrame::OverShare, over);
+                }
             }
             let now = self.clock.now();
             self.lanes[lane].expect(&self.received, number, &self.pool);
@@ -388,7 +390,8 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// and were dropped here leave it at once.
     fn send(&mut self) {
         let has_abandoned = self.pool.has_abandoned();
-        for (port, outbox) in self.ports.iter_mut().zip(&mut self.outboxes) {
+        let outward = self.ports.iter_mut().zip(&mut self.outboxes);
+        for (number, (port, outbox)) in outward.enumerate() {
             if outbox.slots.is_empty() && !has_abandoned {
                 continue;
             }
@@ -403,7 +406,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             for (index, note) in outbox.notes.drain(..).enumerate() {
                 let lane = &mut self.lanes[note.lane];
                 if index >= sent {
-                    lane.counts_mut().lose(LostFrame::Blocked, 1);
+                    lane.counts_mut().lose_at(number, LostFrame::Blocked, 1);
                     continue;
                 }
                 lane.counts_mut().sent += 1;

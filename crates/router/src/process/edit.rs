@@ -67,7 +67,7 @@ impl Editor {
         let before = self.noted();
         let configuration = match self.orders.configuration(PATIENCE) {
             Ok(configuration) => configuration,
-            Err(refused) => return Reply::of(Err(refused)),
+            Err(refused) => return self.refuse(refused),
         };
         let files = files(&configuration);
         let mode = match text.trim().lines().count() {
@@ -114,7 +114,7 @@ impl Editor {
             let left = PATIENCE.saturating_sub(start.elapsed());
             let now = match self.orders.configuration(left) {
                 Ok(configuration) => configuration,
-                Err(refused) => return Reply::of(Err(refused)),
+                Err(refused) => return self.refuse(refused),
             };
             if let Some(reply) = self.undo_in(&mut undo, &now, by, left) {
                 return reply;
@@ -151,6 +151,7 @@ impl Editor {
             undo.push(before);
             return None;
         }
+        self.orders.count_refusal(&answered);
         let refused = match &answered {
             Ok(Answered::Commands(_, Err(error))) => Some(error.to_string()),
             Ok(_) => None,
@@ -196,6 +197,13 @@ impl Editor {
             aqms: named(true),
             schedulers: named(false),
         })
+    }
+
+    /// Counts a change that the loop refused, and returns the answer to it.
+    fn refuse(&self, refused: Refused) -> Answer {
+        let answered = Err(refused);
+        self.orders.count_refusal(&answered);
+        Reply::of(answered)
     }
 
     fn noted(&self) -> u64 {

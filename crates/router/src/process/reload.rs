@@ -10,7 +10,7 @@ use sluice_net::namespace::Namespace;
 
 use super::config::{SLOW, slow};
 use super::{Config, ConfigError, PATIENCE, Status};
-use crate::control::{Orders, Refused, Remark, Work};
+use crate::control::{Orders, Refused, Remark, Why, Work};
 
 /// The reasons why a configuration cannot be reloaded; the old one stays in force.
 #[derive(Debug, thiserror::Error)]
@@ -54,9 +54,11 @@ impl Reloader {
     /// # Errors
     /// As for [`Reloader::reload`].
     pub fn reload_or_say(&self, say: impl FnOnce(String)) -> Result<Vec<Remark>, ReloadError> {
-        let path = self.config.as_ref().ok_or(ReloadError::None)?;
+        let refused = |_: &ReloadError| self.orders.turned_away().count(Why::Reload);
+        let path = self.config.as_ref().ok_or(ReloadError::None);
+        let path = path.inspect_err(refused)?;
         self.orders.count();
-        let reloaded = self.reload_from(path, say);
+        let reloaded = self.reload_from(path, say).inspect_err(refused);
         let refused = reloaded.as_ref().err().map(ToString::to_string);
         let journal = self.orders.journal();
         journal.note("reload", &format!("load {}", path.display()), refused);

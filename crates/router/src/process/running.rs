@@ -1,6 +1,7 @@
 //! The loop's thread: forwards packets, and executes orders between two batches.
 
-use std::collections::BTreeMap;
+mod limits;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -14,11 +15,9 @@ use sluice_net::confine::{Confined, Keep};
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
-use super::start::MOST_LOG;
 use super::{Config, Health, PortChoice, PortStatus, Ruled, Status};
 use crate::control::{
-    Answer, Answered, Attached, Inbox, Limits, MOST_REQUEST, Order, PAGE_CLIENTS, PAGE_HEAD,
-    PAGE_PATIENCE, TurnedAway, Watched, Work, origin_s,
+    Answer, Answered, Attached, Inbox, Order, TurnedAway, Watched, Work, origin_s,
 };
 use crate::forward::{Astray, Exchange, FileTime, Forwarder, LaneOptions, LostFrame};
 
@@ -475,6 +474,7 @@ impl Loop {
                         .filter(|(_, n)| *n > 0)
                         .map(|(k, n)| (k.to_owned(), n))
                         .collect(),
+                    limits: limits::sizes_of(port.as_ref()),
                     write_error: error,
                 }
             });
@@ -492,6 +492,7 @@ impl Loop {
             ("dynamic_memory", refusals.dynamic_memory),
             ("dynamic_number", refusals.dynamic_number),
             ("states_full", refusals.states_full),
+            ("states_evicted", refusals.states_evicted),
             ("states_source", refusals.states_source),
             ("states_limit", refusals.states_limit),
             ("pipe_loop", refusals.pipe_loop),
@@ -509,11 +510,12 @@ impl Loop {
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
             refused: refused.into_iter().filter_map(named).collect(),
-            limits: limits(
+            limits: limits::sizes(
                 self.forwarder.pool(),
                 lane.queueing().firewall(),
                 self.forwarder.ports(),
             ),
+            last_refused: limits::last_refused(lane.queueing().firewall(), counts, &self.choices),
             clients_refused: self.turned_away.counts(),
             damaged: counts.faulty().filter_map(named).collect(),
             late_p50_ns: lateness.bound(500).as_ns(),
@@ -530,42 +532,6 @@ impl Loop {
         self.health.complete(&mut status);
         status
     }
-}
-
-fn limits(
-    pool: &Pool,
-    firewall: &Firewall,
-    ports: &[Box<dyn Port + Send>],
-) -> BTreeMap<String, u64> {
-    let (size, limits) = (pool.size(), firewall.limits());
-    let queues = ports
-        .iter()
-        .map(|port| port.capabilities().kernel_queue as u64);
-    let kernel_queue = queues.filter(|bytes| *bytes > 0).min();
-    let clients = Limits::default();
-    let all = [
-        ("no_slot", size.slots.into()),
-        ("no_large_slot", size.large.into()),
-        ("over_share", pool.share().into()),
-        ("pipe_share", limits.pipe_share(size.slots.into())),
-        ("dynamic_memory", limits.dynamic_memory),
-        ("dynamic_number", limits.dynamic_number),
-        ("states_full", limits.states_full),
-        ("states_source", limits.states_source),
-        ("pipe_loop", limits.pipe_loop),
-        ("call_loop", limits.call_loop),
-        ("log_lost", MOST_LOG as u64),
-        ("too_many", clients.clients as u64),
-        ("silent", clients.clients as u64),
-        ("slow", clients.patience.as_secs()),
-        ("unreadable", MOST_REQUEST as u64),
-        ("http_too_many", PAGE_CLIENTS as u64),
-        ("http_long", PAGE_HEAD as u64),
-        ("http_slow", PAGE_PATIENCE.as_secs()),
-    ];
-    let of_ports = kernel_queue.map(|bytes| ("kernel_queue", bytes));
-    let all = all.into_iter().chain(of_ports);
-    all.map(|(name, size)| (name.to_owned(), size)).collect()
 }
 
 fn given_up(confined: Option<Confined>) -> Vec<String> {

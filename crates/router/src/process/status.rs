@@ -34,6 +34,10 @@ pub struct Status {
     /// each worker: packets, bytes (`dynamic_memory`), or what the counter names.
     #[serde(default)]
     pub limits: BTreeMap<String, u64>,
+    /// The rule, the pipe or the port at which a packet was lost last, by the name of the counter. Of
+    /// several workers, the first that has one counts.
+    #[serde(default)]
+    pub last_refused: BTreeMap<String, String>,
     /// Clients of the control socket that were turned away, by reason.
     #[serde(default)]
     pub clients_refused: BTreeMap<String, u64>,
@@ -122,6 +126,9 @@ pub struct PortStatus {
     pub sent_trains: u64,
     /// Frames that the port or the kernel lost, by reason.
     pub lost: BTreeMap<String, u64>,
+    /// The sizes of the limits by which this port loses frames, by the reason.
+    #[serde(default)]
+    pub limits: BTreeMap<String, u64>,
     /// The system's answer to the last write, if the port's file refused it; `None` as soon as the file
     /// accepts a write.
     #[serde(default)]
@@ -227,6 +234,13 @@ impl Status {
             (&mut self.damaged, &part.damaged),
         ] {
             add(counts, more);
+        }
+        for (name, what) in part.last_refused {
+            self.last_refused.entry(name).or_insert(what);
+        }
+        // Most limits of the workers are equal; that of a rule comes with its refusal.
+        for (name, size) in part.limits {
+            self.limits.entry(name).or_insert(size);
         }
         self.late_p50_ns = self.late_p50_ns.max(part.late_p50_ns);
         self.late_p99_ns = self.late_p99_ns.max(part.late_p99_ns);

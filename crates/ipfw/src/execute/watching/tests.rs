@@ -236,6 +236,8 @@ fn packets_beyond_the_share_of_a_pipe_count_as_arrived_and_dropped_there() {
     let runtime = &engine.firewall.runtime;
     assert_eq!((runtime.totals.packets, runtime.totals.dropped), (7, 3));
     assert_eq!(engine.firewall.refusals().pipe_share, 3);
+    let last = engine.firewall.last_refused();
+    assert_eq!(last.pipe_share, Some(ObjectName::Pipe(1)));
 }
 
 #[test]

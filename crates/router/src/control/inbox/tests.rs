@@ -88,6 +88,22 @@ fn a_loop_that_does_not_listen_holds_nobody_up() {
 }
 
 #[test]
+fn commands_that_the_loop_refuses_are_counted_by_reason() {
+    let (_inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+    let commands = || {
+        let commands = ("pipe 1 config".to_owned(), Mode::Command, Texts::default());
+        orders.commands("uid 0", commands, Duration::ZERO).err()
+    };
+    // As many as may wait are withdrawn, and keep their places, since no loop takes them.
+    for _ in 0..WAITING {
+        assert_eq!(commands(), Some(Refused::Late));
+    }
+    assert_eq!(commands(), Some(Refused::Busy));
+    let counts = [("busy".to_owned(), 1), ("late".to_owned(), 16)];
+    assert_eq!(orders.turned_away().counts(), counts.into());
+}
+
+#[test]
 fn an_order_is_either_withdrawn_or_executed() {
     let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
     let late = orders.order(status(), Duration::ZERO).err();
