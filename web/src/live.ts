@@ -483,7 +483,7 @@ class Suite {
     page.replaceChildren(this.runs.element, this.place);
   }
 
-  /** Follows the runs. Without an answer, it asks again unless no run was left. */
+  /** Follows the runs until they are over. Without an answer, it asks again unless no run was left. */
   async follow(first: RunsState): Promise<void> {
     let last = first;
     let answer: RunsState | null = first;
@@ -496,6 +496,7 @@ class Suite {
         this.page.dataset["runs"] = String(answer.done);
         this.turnTo(answer.live);
       }
+      if (last.is_over) break;
       await new Promise((done) => setTimeout(done, FOLLOW_MS));
       answer = await fetchRuns().catch((error: unknown) => {
         if (!(error instanceof TypeError)) throw error;
@@ -503,7 +504,7 @@ class Suite {
       });
     }
     this.turnTo(null);
-    this.runs.say("The runs have ended.");
+    this.runs.show(last, true);
   }
 
   private turnTo(run: LiveRun | null): void {

@@ -105,6 +105,7 @@ const runsState = (live) => ({
   total: 4,
   done: live,
   failed: 1,
+  is_over: false,
   left_s: 75.5,
   live: live === 3 ? null : { number: live, name: names(live)[live], elapsed_s: 272, length_s: 300 },
   runs: names(live).map((name, number) => ({
@@ -375,10 +376,17 @@ async function showRuns() {
     // The figures of the last run stay.
     await page.waitForFunction(() => document.getElementById("page").textContent.includes("<b>fq</b>: over"));
     await says("pipe 1");
-    runs = null;
+    runs = { ...runsState(3), is_over: true };
     await page.waitForFunction(() =>
       document.getElementById("page").textContent.includes("The runs have ended."),
     );
+    // Reports are no longer served; the folders stay.
+    const dead = await page.$$eval(".runs-table a", (all) => all.length);
+    check(dead === 0, `${where}: ${dead} links to reports after the end`);
+    await says("3 of 4 done, 1 failed", "runs/sweep/fifo");
+    const before = asked.length;
+    await page.waitForTimeout(2500);
+    check(asked.length === before, `${where}: asks again after the end: ${asked.slice(before)}`);
     await context.close();
   }
 }
