@@ -6,6 +6,7 @@ import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
+import { Hold } from "./live/hold.ts";
 import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
   coloursOf,
@@ -57,6 +58,12 @@ class Live {
   private readonly header = h("header", { class: "live-head" }, this.heading, this.ports.element);
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
+  private readonly hold = new Hold();
+  private readonly held = h(
+    "span",
+    { class: "note live-held", hidden: true },
+    "charts paused for the pointer",
+  );
   private readonly idle = h("p", { class: "note", hidden: true }, "No pipe or queue has had a packet yet.");
   private readonly tables: { table: Table; content: (sample: Sample) => Content | null }[];
   private readonly control = new Control();
@@ -77,8 +84,9 @@ class Live {
       this.makeCharts();
       void this.refresh();
     });
-    const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
+    const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice, this.held);
     this.makeCharts();
+    this.holdForPointers();
     this.tables = TABLES.map((content) => ({ table: new Table(), content }));
     place.replaceChildren(
       this.header,
@@ -97,6 +105,7 @@ class Live {
   end(): void {
     this.isOver = true;
     clearInterval(this.refreshing);
+    this.hold.release();
     this.draw();
   }
 
@@ -128,6 +137,7 @@ class Live {
   }
 
   private makeCharts(): void {
+    this.hold.release();
     // A run may be shorter than the finest resolution shows.
     const span = Math.min(this.level.span, this.run?.length_s ?? Number.POSITIVE_INFINITY);
     const group = new ChartGroup("live", -span / this.level.seconds, 0);
@@ -213,6 +223,17 @@ class Live {
     this.grid.replaceChildren(...this.charts.map(({ chart }) => chart.frame.figure));
   }
 
+  private holdForPointers(): void {
+    const touch = (event: PointerEvent) => {
+      const isInPlot = (event.target as Element).closest(".u-over") !== null;
+      if (isInPlot) this.hold.touch(event.pointerType, performance.now());
+      else this.hold.leave(event.pointerType);
+    };
+    this.grid.addEventListener("pointermove", touch);
+    this.grid.addEventListener("pointerdown", touch);
+    this.grid.addEventListener("pointerleave", (event) => this.hold.leave(event.pointerType));
+  }
+
   /** Time before the newest sample in the unit of the axis, as a negative number. */
   private ago(unixMs: number): number {
     return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000 / this.level.seconds;
@@ -231,8 +252,9 @@ class Live {
     if (sample === null) return;
     this.drawHeader(sample);
     this.drawPicker(sample);
-    // A tooltip stays while the pointer is in a chart.
-    if (!this.grid.matches(":has(.u-over:hover)")) {
+    // A tooltip stays while somebody reads it.
+    this.held.hidden = !this.hold.isHeld(performance.now());
+    if (this.held.hidden) {
       const names = this.drawn();
       this.colours = coloursOf(names, this.colours);
       const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
@@ -267,6 +289,7 @@ class Live {
     const options = names.map((name) => ({ value: name, text: name }));
     const list = dropdown("variable", options, this.stateName, (name) => {
       this.stateName = name;
+      this.hold.release();
       this.draw();
     });
     this.stateChart?.frame.controls.replaceChildren(...(names.length > 1 ? [list] : []));
@@ -329,6 +352,7 @@ class Live {
     const options = names.map((name) => ({ value: name, text: name }));
     const select = dropdown("Show", options, this.chosen, (name) => {
       this.chosen = name;
+      this.hold.release();
       this.draw();
     });
     this.picker.replaceChildren(select);

@@ -314,6 +314,15 @@ async function checkReader(page, where) {
   most = 8;
 }
 
+/** A tap on a chart holds the charts for a moment, which the page says, and not for ever. */
+async function checkTap(page) {
+  await page.dispatchEvent("#chart-rate .u-over", "pointerdown", { pointerType: "touch" });
+  most = 1000;
+  await page.waitForSelector(".live-held:not([hidden])", { state: "attached" });
+  await page.waitForSelector(".live-held[hidden]", { state: "attached" });
+  most = 8;
+}
+
 /** After the connection was lost, the page fetches what it missed. */
 async function checkLost(page) {
   const fetched = () => page.waitForResponse((answer) => answer.url().endsWith("/history"));
@@ -491,6 +500,7 @@ try {
     await page.waitForFunction(() => document.querySelector("#chart-drops").dataset.series === "3");
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
     await checkReader(page, where);
+    await checkTap(page);
     await checkLost(page);
     await context.close();
   }
