@@ -212,6 +212,25 @@ async function checkIndex(page) {
   return scenarios.length;
 }
 
+/** A link to a chart shows its heading, and not the toolbar above it. */
+async function checkLinks(page, figures) {
+  for (const { figure, id } of figures) {
+    await page.evaluate((hash) => {
+      location.hash = hash;
+    }, `chart-${id}`);
+    await settled(page);
+    const covered = await figure.$eval("h3", (heading) => {
+      const { left, top, height } = heading.getBoundingClientRect();
+      const there = document.elementFromPoint(left + 5, top + height / 2);
+      return there?.closest("figure") === heading.closest("figure") ? "" : (there?.className ?? "nothing");
+    });
+    check(covered === "", `a link to chart ${id} shows ${covered} in place of its heading`);
+  }
+  await page.evaluate(() => {
+    location.hash = "";
+  });
+}
+
 async function checkZoom(page, figures) {
   const [from, to] = await range(page);
   const timeCharts = figures.filter(({ id }) => !id.startsWith("cdf"));
@@ -370,6 +389,7 @@ async function visit(browser, file) {
       continue;
     }
     const figures = await checkDrawn(page);
+    await checkLinks(page, figures);
     if (view === "1280-light") {
       console.log(`${figures.length} charts drawn ${Math.round(took)} ms after opening ${basename(file)}`);
       await checkHover(page, figures);

@@ -21,6 +21,7 @@ import {
 } from "../model.ts";
 import { columnsOf } from "../packed.ts";
 import { FlowLines, type FlowMode } from "./flow-lines.ts";
+import { keepClear } from "./sticky.ts";
 import { variantName } from "./top.ts";
 import {
   callsOf,
@@ -324,10 +325,15 @@ export class Bench {
       reset.disabled = !zoomed;
       this.exposeRange();
     });
-    return h(
+    const names = h(
+      "div",
+      { class: "choice variants", role: "group", "aria-label": "Variants" },
+      ...variants,
+    );
+    const toolbar = h(
       "div",
       { class: "toolbar", role: "toolbar", "aria-label": "Controls of the charts" },
-      h("div", { class: "choice variants", role: "group", "aria-label": "Variants" }, ...variants),
+      names,
       this.flowChoice(),
       this.queueChoice(),
       h(
@@ -341,6 +347,8 @@ export class Bench {
       ),
       h("span", { class: "hint" }, "drag to zoom, double-click to reset"),
     );
+    keepClear(toolbar, names);
+    return toolbar;
   }
 
   private flowChoice(): HTMLElement | null {
