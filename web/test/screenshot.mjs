@@ -155,7 +155,7 @@ async function checkPaper(page) {
   await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   await settled(page);
   const narrow = await page.evaluate(() =>
-    [...document.querySelectorAll("#charts > figure.chart:not(.empty) .uplot")]
+    [...document.querySelectorAll("#charts > .charted > figure.chart:not(.empty) .uplot")]
       .map((plot) => plot.getBoundingClientRect().width)
       .filter((width) => width < 640),
   );
@@ -210,6 +210,26 @@ async function checkIndex(page) {
     check(target !== "", `no section for the link ${await link.getAttribute("href")}`);
   }
   return scenarios.length;
+}
+
+/** Each link within the page leads to something that is shown, or folded. */
+async function checkTargets(page) {
+  const dead = await page.$$eval("a[href^='#']", (links) =>
+    links.flatMap((link) => {
+      const target = document.getElementById(decodeURI(link.hash.slice(1)));
+      const isShown = target !== null && (target.getClientRects().length > 0 || target.closest("details"));
+      return isShown ? [] : [link.hash];
+    }),
+  );
+  check(dead.length === 0, `links lead nowhere: ${[...new Set(dead)].join(", ")}`);
+  const bare = await page.$$eval(".charted", (sections) => {
+    const isShown = (element) => element.getClientRects().length > 0;
+    return sections
+      .filter((section) => isShown(section.querySelector("h2")))
+      .filter((section) => ![...section.querySelectorAll("figure")].some(isShown))
+      .map((section) => section.querySelector("h2").textContent);
+  });
+  check(bare.length === 0, `nothing below the headings ${bare.join(", ")}`);
 }
 
 /** A link to a chart shows its heading, and not the toolbar above it. */
@@ -389,6 +409,7 @@ async function visit(browser, file) {
       continue;
     }
     const figures = await checkDrawn(page);
+    await checkTargets(page);
     await checkLinks(page, figures);
     if (view === "1280-light") {
       console.log(`${figures.length} charts drawn ${Math.round(took)} ms after opening ${basename(file)}`);

@@ -162,6 +162,13 @@ export class PacketChart implements Member {
 
   private build(): void {
     this.count();
+    const isEmpty = this.layers.every(({ time }) => time.length === 0);
+    this.frame.figure.classList.toggle("empty", isEmpty);
+    if (isEmpty) {
+      this.frame.unmount();
+      this.plot = null;
+      return;
+    }
     const shared = timeOptions(this.group);
     const [min, max] = this.yRange();
     this.plot = this.frame.mount(

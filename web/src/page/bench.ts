@@ -5,7 +5,7 @@ import { ChartGroup } from "../charts/group.ts";
 import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
 import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
-import { choice, dropdown, h } from "../dom.ts";
+import { type Child, choice, dropdown, h } from "../dom.ts";
 import { boxOf, delayCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { preferred } from "../maths/states.ts";
@@ -39,6 +39,9 @@ const MOST_LINES = 12;
 
 const ABOVE_LINK =
   "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once.";
+
+const NOTHING_OVER_TIME =
+  "Nothing can be drawn over time: the runs had no traffic, or recorded only their figures, as with --record figures, the default for many runs.";
 
 type PingWay = "two_way_ms" | "up_ms" | "down_ms";
 
@@ -289,18 +292,25 @@ export class Bench {
             h("div", { class: "grid" }, ...this.strips.map((chart) => chart.figure)),
           ]
         : []),
-      h("h2", {}, "Delay and goodput"),
-      h(
-        "div",
-        { class: "grid" },
-        ...[...this.tradeoffs.values()].map((chart) => chart.figure),
-        // Beside one chart, both boxes stand in one column, so that no place stays empty.
-        ...(this.tradeoffs.size === 1 ? [h("div", { class: "stack" }, ...boxes)] : boxes),
+      charted(
+        "Delay and goodput",
+        h(
+          "div",
+          { class: "grid" },
+          ...[...this.tradeoffs.values()].map((chart) => chart.figure),
+          // Beside one chart, both boxes stand in one column, so that no place stays empty.
+          ...(this.tradeoffs.size === 1 ? [h("div", { class: "stack" }, ...boxes)] : boxes),
+        ),
       ),
-      h("h2", {}, "Over time"),
-      ...timeCharts.map((chart) => chart.frame.figure),
-      h("h2", {}, "Distributions"),
-      h("div", { class: "grid" }, ...Object.values(this.cdfs).map((chart) => chart.frame.figure)),
+      charted(
+        "Over time",
+        ...timeCharts.map((chart) => chart.frame.figure),
+        h("p", { class: "note absent" }, NOTHING_OVER_TIME),
+      ),
+      charted(
+        "Distributions",
+        h("div", { class: "grid" }, ...Object.values(this.cdfs).map((chart) => chart.frame.figure)),
+      ),
     );
   }
 
@@ -635,6 +645,11 @@ export class Bench {
   private countFlows(): number {
     return this.report.runs.reduce((sum, run) => sum + run.flows.length, 0);
   }
+}
+
+/** A heading and its charts. The style hides the heading if no chart has anything to show. */
+function charted(title: string, ...children: Child[]): HTMLElement {
+  return h("section", { class: "charted" }, h("h2", {}, title), ...children);
 }
 
 /** Largest / smallest of the positive values. */
