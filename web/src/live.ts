@@ -6,11 +6,11 @@ import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
+import { History } from "./live/history.ts";
 import { Hold } from "./live/hold.ts";
 import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
   coloursOf,
-  extend,
   flowLabel,
   hosts,
   isSetBack,
@@ -41,7 +41,7 @@ const BUSIEST = "the busiest";
 type Level = (typeof LEVELS)[number];
 
 class Live {
-  private past: Past = { series: [], changes: [] };
+  private readonly history = new History();
   private sample: Sample | null = null;
   private chosen = BUSIEST;
   /** The colours of what is drawn, by name. */
@@ -82,7 +82,7 @@ class Live {
     const windowChoice = choice("Time shown", windows, this.level.text, (text) => {
       this.level = LEVELS.find((level) => level.text === text) ?? LEVELS[0];
       this.makeCharts();
-      void this.refresh();
+      this.catchUp();
     });
     const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice, this.held);
     this.makeCharts();
@@ -97,7 +97,7 @@ class Live {
       ...this.tables.map(({ table }) => table.element),
     );
     this.refreshing = setInterval(() => {
-      if (this.level !== LEVELS[0] && !this.isOver) void this.refresh();
+      if (this.level !== LEVELS[0] && !this.isOver) this.catchUp();
     }, REFRESH_MS);
   }
 
@@ -110,10 +110,12 @@ class Live {
   }
 
   async refresh(): Promise<void> {
-    const answer = await fetch("/history");
-    if (!answer.ok) throw new Error(await answer.text());
-    this.past = (await answer.json()) as Past;
-    this.draw();
+    const isNew = await this.history.fetch(async (signal) => {
+      const answer = await fetch("/history", { signal });
+      if (!answer.ok) throw new Error(await answer.text());
+      return (await answer.json()) as Past;
+    });
+    if (isNew) this.draw();
   }
 
   /** Fetches what came while no sample did. The page stays as it is if there is no answer. */
@@ -122,9 +124,10 @@ class Live {
   }
 
   take(sample: Sample): void {
-    if (this.sample !== null && isSetBack(this.sample, sample)) this.catchUp();
+    const before = this.sample;
     this.sample = sample;
-    extend(this.past, sample);
+    this.history.add(sample);
+    if (before !== null && isSetBack(before, sample)) this.catchUp();
     this.draw();
     // Others may have changed what the form shows.
     const newest = sample.changes.at(-1)?.unix_ms ?? 1;
@@ -142,7 +145,7 @@ class Live {
     const span = Math.min(this.level.span, this.run?.length_s ?? Number.POSITIVE_INFINITY);
     const group = new ChartGroup("live", -span / this.level.seconds, 0);
     const timeUnit = this.level.unit;
-    const marks = () => this.past.changes.map((change) => this.ago(change.unix_ms));
+    const marks = () => this.history.past.changes.map((change) => this.ago(change.unix_ms));
     const chart = (
       id: string,
       title: string,
@@ -257,7 +260,7 @@ class Live {
     if (this.held.hidden) {
       const names = this.drawn();
       this.colours = coloursOf(names, this.colours);
-      const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
+      const all = this.history.past.series.filter(({ step_ms }) => step_ms === this.level.step);
       this.offerStates(all.filter(({ name }) => names.includes(name)));
       for (const { chart, lines } of this.charts) {
         const drawn = names.flatMap((name) => {
