@@ -14,6 +14,7 @@ import {
   flowLabel,
   hosts,
   isSetBack,
+  isStartedAgain,
   LEVELS,
   type LiveObject,
   label,
@@ -123,12 +124,19 @@ class Live {
     this.refresh().catch(() => undefined);
   }
 
+  /** Fetches what a lost connection may have hidden: samples, and a router that was started again. */
+  reconnect(): void {
+    this.changed = 0;
+    this.catchUp();
+  }
+
   take(sample: Sample): void {
     const before = this.sample;
     this.sample = sample;
     this.history.add(sample);
     if (before !== null && isSetBack(before, sample)) this.catchUp();
     this.draw();
+    if (before !== null && isStartedAgain(before, sample)) this.changed = 0;
     // Others may have changed what the form shows.
     const newest = sample.changes.at(-1)?.unix_ms ?? 1;
     if (newest !== this.changed) {
@@ -478,7 +486,7 @@ async function followRouter(page: HTMLElement): Promise<void> {
   const follow = (): void => {
     const events = new EventSource("/events");
     events.onmessage = (event: MessageEvent<string>) => {
-      if (!alarm.hidden) live.catchUp();
+      if (!alarm.hidden) live.reconnect();
       alarm.hidden = true;
       live.take(JSON.parse(event.data) as Sample);
     };

@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { History } from "../src/live/history.ts";
-import { coloursOf, extend, isSetBack, type Past, type Sample, withGaps } from "../src/live/sample.ts";
+import {
+  coloursOf,
+  extend,
+  isSetBack,
+  isStartedAgain,
+  type Past,
+  type Sample,
+  withGaps,
+} from "../src/live/sample.ts";
 
 const sample = (
   second: number,
@@ -105,6 +113,14 @@ test("a clock that is set back is noticed, and small differences are not", () =>
   // Set forward, and a router that was started again.
   assert.equal(isSetBack(before, at(8, 9_000_000)), false);
   assert.equal(isSetBack(before, at(1, 500_000)), false);
+});
+
+test("a router that was started again is noticed", () => {
+  const up = (number: number, uptime_ns: number) => ({ number, status: { uptime_ns } }) as unknown as Sample;
+  assert.equal(isStartedAgain(up(7, 60e9), up(8, 61e9)), false);
+  assert.equal(isStartedAgain(up(7, 60e9), up(1, 2e9)), true);
+  // Samples were missed, and the new router has had more of them by now.
+  assert.equal(isStartedAgain(up(7, 60e9), up(9, 59e9)), true);
 });
 
 test("what stays among the busiest keeps its colour", () => {

@@ -324,14 +324,17 @@ async function checkTap(page) {
 }
 
 /** After the connection was lost, the page fetches what it missed. */
-async function checkLost(page) {
+async function checkLost(page, where) {
   const fetched = () => page.waitForResponse((answer) => answer.url().endsWith("/history"));
   // At this resolution, nothing else fetches it.
   await Promise.all([fetched(), page.click('button[data-value="5 min"]')]);
   const again = fetched();
+  // The samples begin anew, as those of a router that was started again.
+  const form = page.waitForResponse((answer) => answer.url().endsWith("/control"));
   for (const stream of streams) stream.end();
   await page.waitForSelector('#page > [role="alert"]', { state: "visible" });
   await again;
+  check((await form).ok(), `${where}: the form is not fetched again`);
   await page.waitForSelector('#page > [role="alert"]', { state: "hidden" });
 }
 
@@ -501,7 +504,7 @@ try {
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
     await checkReader(page, where);
     await checkTap(page);
-    await checkLost(page);
+    await checkLost(page, where);
     await context.close();
   }
   check(asked.includes("POST /login"), "the page did not log in");
