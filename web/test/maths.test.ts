@@ -6,7 +6,7 @@ import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
 import { batches, Places } from "../src/maths/places.ts";
-import { inside } from "../src/maths/range.ts";
+import { besidePointer, inside } from "../src/maths/range.ts";
 import { fitting } from "../src/maths/rows.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
@@ -111,6 +111,18 @@ test("a tooltip of many lines has the one under the pointer", () => {
   assert.deepEqual(fitting(lines, 1, 3), { shown: ["a", "b", "c"], more: 2 });
   assert.deepEqual(fitting(lines, -1, 3), { shown: ["a", "b", "c"], more: 2 });
   assert.deepEqual(fitting(lines, 4, 5), { shown: lines, more: 0 });
+});
+
+test("a tooltip is beside the pointer and within the window", () => {
+  // A plot of 600 that begins 50 from the left edge of a window of 700.
+  const room: [number, number] = [-50, 650];
+  assert.equal(besidePointer(100, 200, 600, room), 124);
+  assert.equal(besidePointer(500, 200, 600, room), 276);
+  // 500 - 24 - 700 would be outside, and 100 + 24 + 540 as well.
+  assert.equal(besidePointer(500, 700, 600, room), -50);
+  assert.equal(besidePointer(100, 540, 600, room), 110);
+  // Wider than the window: its beginning is shown.
+  assert.equal(besidePointer(100, 900, 600, room), -50);
 });
 
 test("labels of ticks do not touch", () => {
