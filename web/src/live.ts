@@ -23,6 +23,7 @@ import {
   reasons,
   type Sample,
   type Series,
+  timesOf,
   total,
   withGaps,
 } from "./live/sample.ts";
@@ -153,7 +154,7 @@ class Live {
     const span = Math.min(this.level.span, this.run?.length_s ?? Number.POSITIVE_INFINITY);
     const group = new ChartGroup("live", -span / this.level.seconds, 0);
     const timeUnit = this.level.unit;
-    const marks = () => this.history.past.changes.map((change) => this.ago(change.unix_ms));
+    const marks = () => timesOf(this.history.past.changes).map((at) => this.ago(at));
     const chart = (
       id: string,
       title: string,

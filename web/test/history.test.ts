@@ -8,6 +8,7 @@ import {
   isStartedAgain,
   type Past,
   type Sample,
+  timesOf,
   withGaps,
 } from "../src/live/sample.ts";
 
@@ -121,6 +122,12 @@ test("a router that was started again is noticed", () => {
   assert.equal(isStartedAgain(up(7, 60e9), up(1, 2e9)), true);
   // Samples were missed, and the new router has had more of them by now.
   assert.equal(isStartedAgain(up(7, 60e9), up(9, 59e9)), true);
+});
+
+test("a change that was refused is not marked", () => {
+  const done = { unix_ms: 1000, by: "uid 0", text: "pipe 1 config bw 1Mbit/s" };
+  const refused = { unix_ms: 2000, by: "uid 0", text: "pipe 1 config pie fq", refused: "unrecognised option" };
+  assert.deepEqual(timesOf([done, refused, { ...done, unix_ms: 3000 }]), [1000, 3000]);
 });
 
 test("what stays among the busiest keeps its colour", () => {

@@ -282,6 +282,11 @@ export function isStartedAgain(before: Sample, now: Sample): boolean {
   return now.status.uptime_ns < before.status.uptime_ns;
 }
 
+/** The times of the changes that took place, as opposed to those that were refused. */
+export function timesOf(changes: Change[]): number[] {
+  return changes.flatMap(({ unix_ms, refused }) => (refused === undefined ? [unix_ms] : []));
+}
+
 /** The colours of the names that are drawn: a name keeps its own, and others take the first that are free. */
 export function coloursOf(names: string[], before: ReadonlyMap<string, number>): Map<string, number> {
   const kept = names.flatMap((name): [string, number][] => {
