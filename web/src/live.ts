@@ -6,6 +6,7 @@ import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
+import { Feed } from "./live/feed.ts";
 import { History } from "./live/history.ts";
 import { Hold } from "./live/hold.ts";
 import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
@@ -484,36 +485,34 @@ async function followRouter(page: HTMLElement): Promise<void> {
   await live.refresh();
   const alarm = h("p", { class: "banner", role: "alert", hidden: true }, "The router does not answer.");
   page.prepend(alarm);
-  const follow = (): void => {
-    const events = new EventSource("/events");
-    events.onmessage = (event: MessageEvent<string>) => {
-      if (!alarm.hidden) live.reconnect();
-      alarm.hidden = true;
-      live.take(JSON.parse(event.data) as Sample);
-    };
-    events.onerror = () => {
-      alarm.hidden = false;
-      // After an answer that refuses, the browser does not try again.
-      if (events.readyState === EventSource.CLOSED) void again();
-    };
-  };
   const again = async (): Promise<void> => {
     await new Promise((done) => setTimeout(done, FOLLOW_MS));
     const answer = await fetch("/state").catch(() => null);
     if (answer?.status === 401) {
       alarm.textContent = "The token has changed: open the page again, with #token=TOKEN behind its address.";
     } else {
-      follow();
+      feed.open();
     }
   };
-  follow();
+  const feed = new Feed({
+    take: (sample) => {
+      if (!alarm.hidden) live.reconnect();
+      alarm.hidden = true;
+      live.take(sample);
+    },
+    lose: (isRefused) => {
+      alarm.hidden = false;
+      if (isRefused) void again();
+    },
+    back: () => live.reconnect(),
+  });
 }
 
 /** Shows the progress of runs, and the live run that goes on. */
 class Suite {
   private readonly runs = new Runs();
   private readonly place = h("div", {});
-  private shown: { run: LiveRun; live: Live; events: EventSource } | null = null;
+  private shown: { run: LiveRun; live: Live; feed: Feed } | null = null;
 
   constructor(private readonly page: HTMLElement) {
     page.replaceChildren(this.runs.element, this.place);
@@ -545,34 +544,34 @@ class Suite {
 
   private turnTo(run: LiveRun | null): void {
     if (this.shown !== null && this.shown.run.number !== run?.number) {
-      this.shown.events.close();
+      this.shown.feed.close();
       this.shown.live.end();
       this.shown = null;
     }
     if (run === null) return;
     if (this.shown === null) {
       const live = new Live(this.page, this.place, run);
-      this.shown = { run, live, events: this.listen(live) };
-    } else if (this.shown.events.readyState === EventSource.CLOSED) {
-      // After an answer that refuses, the browser does not try again.
-      this.shown.events = this.listen(this.shown.live);
+      this.shown = { run, live, feed: this.listen(live) };
+    } else if (this.shown.feed.isRefused) {
+      this.shown.feed.open();
     }
   }
 
-  private listen(live: Live): EventSource {
-    const events = new EventSource("/events");
+  private listen(live: Live): Feed {
     let isLost = false;
-    events.onmessage = (event: MessageEvent<string>) => {
-      if (isLost) live.catchUp();
-      isLost = false;
-      live.take(JSON.parse(event.data) as Sample);
-    };
-    events.onerror = () => {
-      isLost = true;
-    };
     // What came before.
     live.catchUp();
-    return events;
+    return new Feed({
+      take: (sample) => {
+        if (isLost) live.catchUp();
+        isLost = false;
+        live.take(sample);
+      },
+      lose: () => {
+        isLost = true;
+      },
+      back: () => live.catchUp(),
+    });
   }
 }
 

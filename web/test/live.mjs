@@ -338,6 +338,22 @@ async function checkLost(page, where) {
   await page.waitForSelector('#page > [role="alert"]', { state: "hidden" });
 }
 
+/** A page in a hidden tab takes no connection, and catches up when it is seen again. */
+async function checkHidden(page, where) {
+  const turn = (isHidden) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, isHidden);
+  await turn(true);
+  for (let wait = 0; streams.size > 0 && wait < 100; wait += 1) await page.waitForTimeout(50);
+  check(streams.size === 0, `${where}: a hidden page keeps its connection`);
+  const fetched = page.waitForResponse((answer) => answer.url().endsWith("/history"));
+  await turn(false);
+  await fetched;
+  await page.waitForFunction(() => document.getElementById("page").dataset.number === "8");
+}
+
 async function showRuns() {
   for (const [width, scheme] of [
     [1280, "light"],
@@ -505,6 +521,7 @@ try {
     await checkReader(page, where);
     await checkTap(page);
     await checkLost(page, where);
+    await checkHidden(page, where);
     await context.close();
   }
   check(asked.includes("POST /login"), "the page did not log in");
