@@ -89,6 +89,16 @@ async function checkDrawn(page) {
     const pixels = await colored(figure);
     check(pixels > 50, `chart ${id} has drawn nothing (${pixels} coloured pixels)`);
   }
+  // What a screen reader says of a picture is its title and its caption.
+  const unlike = await page.$$eval("figure.chart:not(.empty)", (charts) =>
+    charts
+      .filter((chart) => {
+        const [title, caption] = ["h3", ".caption"].map((part) => chart.querySelector(part).textContent);
+        return chart.querySelector("canvas").getAttribute("aria-label") !== `${title}. ${caption}`;
+      })
+      .map((chart) => chart.id),
+  );
+  check(unlike.length === 0, `labels that are not those of the caption: ${unlike.join(", ")}`);
   const bars = await page.$$eval(
     ".bars .bar",
     (elements) => elements.filter((bar) => bar.offsetWidth > 1).length,

@@ -85,6 +85,13 @@ export class Frame {
 
   setCaption(text: string): void {
     this.caption.textContent = text;
+    this.label();
+  }
+
+  /** Tells a screen reader what the picture shows. */
+  private label(): void {
+    const label = `${this.spec.title}. ${this.caption.textContent ?? ""}`;
+    this.plot?.ctx.canvas.setAttribute("aria-label", label);
   }
 
   /**
@@ -114,10 +121,10 @@ export class Frame {
     this.unmount();
     const plot = new uPlot({ ...options, width: this.width(), height: this.height() }, columns, this.host);
     plot.ctx.canvas.setAttribute("role", "img");
-    plot.ctx.canvas.setAttribute("aria-label", `${this.spec.title}. ${this.caption.textContent ?? ""}`);
     plot.over.append(this.tooltip);
     plot.over.addEventListener("mouseleave", () => this.hideTooltip());
     this.plot = plot;
+    this.label();
     return plot;
   }
 
