@@ -14,7 +14,7 @@ import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/tic
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
 import { ends, ordered } from "../src/page/listing.ts";
-import { callsOf, isExchange, outcome, rounds, scoreOf } from "../src/page/words.ts";
+import { aboveLink, callsOf, isExchange, outcome, rounds, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
@@ -220,6 +220,29 @@ test("the sum of flows whose curves were thinned is that of all their values", (
     new FlowLines({ runs: [{ ...run, sums }] } as unknown as Report, 3).sums("up")[0]?.value;
   assert.deepEqual(of(run.sums), [10, 10, 10]);
   assert.deepEqual(of([]), [5, 10, 5]);
+});
+
+test("a goodput above the rate of the link is explained by losses only if there were some", () => {
+  const run = (name: string, goodput: number, drops: number) => ({
+    name,
+    drops,
+    flows: [],
+    crowds: [],
+    queues: [{ direction: "up", link_mbps: series([0], [10]) }],
+    sums: [{ direction: "up", mbps: series([1, 2], [9, goodput]) }],
+  });
+  const above = (...runs: ReturnType<typeof run>[]) => {
+    const found = new FlowLines({ runs } as unknown as Report, 2).aboveLink("up");
+    return [found.map(({ name }) => name).join(), aboveLink(found)];
+  };
+  // Half a per cent above the rate of 10 is 10.05.
+  assert.deepEqual(above(run("a", 10.04, 3), run("b", 9, 3)), ["", ""]);
+  const [lossy, copies] = above(run("a", 12, 3), run("b", 9, 0));
+  assert.equal(lossy, "a");
+  assert.match(copies ?? "", /^Goodput above the rate of the link: .* lost packet's copy/);
+  const [clean, packets] = above(run("a", 9, 3), run("b", 12, 0));
+  assert.equal(clean, "b");
+  assert.match(packets ?? "", /^Goodput above the rate of the link: it counts whole packets/);
 });
 
 test("two runs of one colour have no flow with the same dashes", () => {

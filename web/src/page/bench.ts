@@ -24,6 +24,7 @@ import { FlowLines, type FlowMode } from "./flow-lines.ts";
 import { keepClear } from "./sticky.ts";
 import { variantName } from "./top.ts";
 import {
+  aboveLink,
   callsOf,
   measuredIn,
   queueKey,
@@ -36,9 +37,6 @@ import {
 
 /** With more lines than this, a chart initially shows the sum of the flows. */
 const MOST_LINES = 12;
-
-const ABOVE_LINK =
-  "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once.";
 
 const NOTHING_OVER_TIME =
   "Nothing can be drawn over time: the runs had no traffic, or recorded only their figures, as with --record figures, the default for many runs.";
@@ -483,8 +481,9 @@ export class Bench {
       const subject =
         most < 2 ? "" : isSum ? "Sum of all flows, " : `${this.flows.words(direction, this.flowMode)}, `;
       const text = `${subject}${[...windows].join("; ")}; counts ${counted}; ${route(direction, ends)}`;
-      const above = !isBelowLink && this.flows.exceedsLink(direction) ? `. ${ABOVE_LINK}` : "";
-      chart.frame.setCaption(`${text.charAt(0).toUpperCase()}${text.slice(1)}${above}`);
+      const above = isBelowLink ? "" : aboveLink(this.flows.aboveLink(direction));
+      const sentence = `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+      chart.frame.setCaption(above === "" ? sentence : `${sentence}. ${above}`);
     }
     for (const [direction, chart] of this.cwnd) {
       chart.setLines(this.flows.lines(direction, "cwnd_segments", this.flowMode));
