@@ -6,13 +6,16 @@ import { ChartGroup } from "./charts/group.ts";
 import { type Line, LineChart } from "./charts/lines.ts";
 import { choice, dropdown, h } from "./dom.ts";
 import { Control } from "./live/control.ts";
+import { Feed } from "./live/feed.ts";
+import { History } from "./live/history.ts";
+import { Hold } from "./live/hold.ts";
 import { fetchRuns, isOver, type LiveRun, nowRunning, Runs, type RunsState } from "./live/runs.ts";
 import {
   coloursOf,
-  extend,
   flowLabel,
   hosts,
   isSetBack,
+  isStartedAgain,
   LEVELS,
   type LiveObject,
   label,
@@ -21,6 +24,7 @@ import {
   reasons,
   type Sample,
   type Series,
+  timesOf,
   total,
   withGaps,
 } from "./live/sample.ts";
@@ -40,7 +44,7 @@ const BUSIEST = "the busiest";
 type Level = (typeof LEVELS)[number];
 
 class Live {
-  private past: Past = { series: [], changes: [] };
+  private readonly history = new History();
   private sample: Sample | null = null;
   private chosen = BUSIEST;
   /** The colours of what is drawn, by name. */
@@ -57,6 +61,12 @@ class Live {
   private readonly header = h("header", { class: "live-head" }, this.heading, this.ports.element);
   private readonly picker = h("div", { class: "live-picker" });
   private readonly grid = h("div", { class: "live-charts" });
+  private readonly hold = new Hold();
+  private readonly held = h(
+    "span",
+    { class: "note live-held", hidden: true },
+    "charts paused for the pointer",
+  );
   private readonly idle = h("p", { class: "note", hidden: true }, "No pipe or queue has had a packet yet.");
   private readonly tables: { table: Table; content: (sample: Sample) => Content | null }[];
   private readonly control = new Control();
@@ -75,10 +85,11 @@ class Live {
     const windowChoice = choice("Time shown", windows, this.level.text, (text) => {
       this.level = LEVELS.find((level) => level.text === text) ?? LEVELS[0];
       this.makeCharts();
-      void this.refresh();
+      this.catchUp();
     });
-    const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice);
+    const toolbar = h("div", { class: "live-toolbar" }, this.picker, windowChoice, this.held);
     this.makeCharts();
+    this.holdForPointers();
     this.tables = TABLES.map((content) => ({ table: new Table(), content }));
     place.replaceChildren(
       this.header,
@@ -89,7 +100,7 @@ class Live {
       ...this.tables.map(({ table }) => table.element),
     );
     this.refreshing = setInterval(() => {
-      if (this.level !== LEVELS[0] && !this.isOver) void this.refresh();
+      if (this.level !== LEVELS[0] && !this.isOver) this.catchUp();
     }, REFRESH_MS);
   }
 
@@ -97,14 +108,17 @@ class Live {
   end(): void {
     this.isOver = true;
     clearInterval(this.refreshing);
+    this.hold.release();
     this.draw();
   }
 
   async refresh(): Promise<void> {
-    const answer = await fetch("/history");
-    if (!answer.ok) throw new Error(await answer.text());
-    this.past = (await answer.json()) as Past;
-    this.draw();
+    const isNew = await this.history.fetch(async (signal) => {
+      const answer = await fetch("/history", { signal });
+      if (!answer.ok) throw new Error(await answer.text());
+      return (await answer.json()) as Past;
+    });
+    if (isNew) this.draw();
   }
 
   /** Fetches what came while no sample did. The page stays as it is if there is no answer. */
@@ -112,11 +126,19 @@ class Live {
     this.refresh().catch(() => undefined);
   }
 
+  /** Fetches what a lost connection may have hidden: samples, and a router that was started again. */
+  reconnect(): void {
+    this.changed = 0;
+    this.catchUp();
+  }
+
   take(sample: Sample): void {
-    if (this.sample !== null && isSetBack(this.sample, sample)) this.catchUp();
+    const before = this.sample;
     this.sample = sample;
-    extend(this.past, sample);
+    this.history.add(sample);
+    if (before !== null && isSetBack(before, sample)) this.catchUp();
     this.draw();
+    if (before !== null && isStartedAgain(before, sample)) this.changed = 0;
     // Others may have changed what the form shows.
     const newest = sample.changes.at(-1)?.unix_ms ?? 1;
     if (newest !== this.changed) {
@@ -128,11 +150,12 @@ class Live {
   }
 
   private makeCharts(): void {
+    this.hold.release();
     // A run may be shorter than the finest resolution shows.
     const span = Math.min(this.level.span, this.run?.length_s ?? Number.POSITIVE_INFINITY);
     const group = new ChartGroup("live", -span / this.level.seconds, 0);
     const timeUnit = this.level.unit;
-    const marks = () => this.past.changes.map((change) => this.ago(change.unix_ms));
+    const marks = () => timesOf(this.history.past.changes).map((at) => this.ago(at));
     const chart = (
       id: string,
       title: string,
@@ -213,6 +236,17 @@ class Live {
     this.grid.replaceChildren(...this.charts.map(({ chart }) => chart.frame.figure));
   }
 
+  private holdForPointers(): void {
+    const touch = (event: PointerEvent) => {
+      const isInPlot = (event.target as Element).closest(".u-over") !== null;
+      if (isInPlot) this.hold.touch(event.pointerType, performance.now());
+      else this.hold.leave(event.pointerType);
+    };
+    this.grid.addEventListener("pointermove", touch);
+    this.grid.addEventListener("pointerdown", touch);
+    this.grid.addEventListener("pointerleave", (event) => this.hold.leave(event.pointerType));
+  }
+
   /** Time before the newest sample in the unit of the axis, as a negative number. */
   private ago(unixMs: number): number {
     return (unixMs - (this.sample?.unix_ms ?? Date.now())) / 1000 / this.level.seconds;
@@ -231,11 +265,12 @@ class Live {
     if (sample === null) return;
     this.drawHeader(sample);
     this.drawPicker(sample);
-    // A tooltip stays while the pointer is in a chart.
-    if (!this.grid.matches(":has(.u-over:hover)")) {
+    // A tooltip stays while somebody reads it.
+    this.held.hidden = !this.hold.isHeld(performance.now());
+    if (this.held.hidden) {
       const names = this.drawn();
       this.colours = coloursOf(names, this.colours);
-      const all = this.past.series.filter(({ step_ms }) => step_ms === this.level.step);
+      const all = this.history.past.series.filter(({ step_ms }) => step_ms === this.level.step);
       this.offerStates(all.filter(({ name }) => names.includes(name)));
       for (const { chart, lines } of this.charts) {
         const drawn = names.flatMap((name) => {
@@ -267,6 +302,7 @@ class Live {
     const options = names.map((name) => ({ value: name, text: name }));
     const list = dropdown("variable", options, this.stateName, (name) => {
       this.stateName = name;
+      this.hold.release();
       this.draw();
     });
     this.stateChart?.frame.controls.replaceChildren(...(names.length > 1 ? [list] : []));
@@ -329,6 +365,7 @@ class Live {
     const options = names.map((name) => ({ value: name, text: name }));
     const select = dropdown("Show", options, this.chosen, (name) => {
       this.chosen = name;
+      this.hold.release();
       this.draw();
     });
     this.picker.replaceChildren(select);
@@ -448,42 +485,40 @@ async function followRouter(page: HTMLElement): Promise<void> {
   await live.refresh();
   const alarm = h("p", { class: "banner", role: "alert", hidden: true }, "The router does not answer.");
   page.prepend(alarm);
-  const follow = (): void => {
-    const events = new EventSource("/events");
-    events.onmessage = (event: MessageEvent<string>) => {
-      if (!alarm.hidden) live.catchUp();
-      alarm.hidden = true;
-      live.take(JSON.parse(event.data) as Sample);
-    };
-    events.onerror = () => {
-      alarm.hidden = false;
-      // After an answer that refuses, the browser does not try again.
-      if (events.readyState === EventSource.CLOSED) void again();
-    };
-  };
   const again = async (): Promise<void> => {
     await new Promise((done) => setTimeout(done, FOLLOW_MS));
     const answer = await fetch("/state").catch(() => null);
     if (answer?.status === 401) {
       alarm.textContent = "The token has changed: open the page again, with #token=TOKEN behind its address.";
     } else {
-      follow();
+      feed.open();
     }
   };
-  follow();
+  const feed = new Feed({
+    take: (sample) => {
+      if (!alarm.hidden) live.reconnect();
+      alarm.hidden = true;
+      live.take(sample);
+    },
+    lose: (isRefused) => {
+      alarm.hidden = false;
+      if (isRefused) void again();
+    },
+    back: () => live.reconnect(),
+  });
 }
 
 /** Shows the progress of runs, and the live run that goes on. */
 class Suite {
   private readonly runs = new Runs();
   private readonly place = h("div", {});
-  private shown: { run: LiveRun; live: Live; events: EventSource } | null = null;
+  private shown: { run: LiveRun; live: Live; feed: Feed } | null = null;
 
   constructor(private readonly page: HTMLElement) {
     page.replaceChildren(this.runs.element, this.place);
   }
 
-  /** Follows the runs. Without an answer, it asks again unless no run was left. */
+  /** Follows the runs until they are over. Without an answer, it asks again unless no run was left. */
   async follow(first: RunsState): Promise<void> {
     let last = first;
     let answer: RunsState | null = first;
@@ -496,6 +531,7 @@ class Suite {
         this.page.dataset["runs"] = String(answer.done);
         this.turnTo(answer.live);
       }
+      if (last.is_over) break;
       await new Promise((done) => setTimeout(done, FOLLOW_MS));
       answer = await fetchRuns().catch((error: unknown) => {
         if (!(error instanceof TypeError)) throw error;
@@ -503,39 +539,39 @@ class Suite {
       });
     }
     this.turnTo(null);
-    this.runs.say("The runs have ended.");
+    this.runs.show(last, true);
   }
 
   private turnTo(run: LiveRun | null): void {
     if (this.shown !== null && this.shown.run.number !== run?.number) {
-      this.shown.events.close();
+      this.shown.feed.close();
       this.shown.live.end();
       this.shown = null;
     }
     if (run === null) return;
     if (this.shown === null) {
       const live = new Live(this.page, this.place, run);
-      this.shown = { run, live, events: this.listen(live) };
-    } else if (this.shown.events.readyState === EventSource.CLOSED) {
-      // After an answer that refuses, the browser does not try again.
-      this.shown.events = this.listen(this.shown.live);
+      this.shown = { run, live, feed: this.listen(live) };
+    } else if (this.shown.feed.isRefused) {
+      this.shown.feed.open();
     }
   }
 
-  private listen(live: Live): EventSource {
-    const events = new EventSource("/events");
+  private listen(live: Live): Feed {
     let isLost = false;
-    events.onmessage = (event: MessageEvent<string>) => {
-      if (isLost) live.catchUp();
-      isLost = false;
-      live.take(JSON.parse(event.data) as Sample);
-    };
-    events.onerror = () => {
-      isLost = true;
-    };
     // What came before.
     live.catchUp();
-    return events;
+    return new Feed({
+      take: (sample) => {
+        if (isLost) live.catchUp();
+        isLost = false;
+        live.take(sample);
+      },
+      lose: () => {
+        isLost = true;
+      },
+      back: () => live.catchUp(),
+    });
   }
 }
 

@@ -1,9 +1,10 @@
 /**
  * Colours. Variants take the Okabe-Ito palette, which stays distinct under the common kinds of
  * colour blindness, darkened or lightened for the background. From the eighth variant on, the
- * colours repeat with dashed lines. Each run has its number (`look`), so that it keeps its colour
+ * colours repeat in a darker shade, for dots and bars, and with dashed lines. Each run has its number (`look`), so that it keeps its colour
  * when only some runs are drawn.
  */
+import { SHADES, shaded } from "./maths/colour.ts";
 import { PALETTE } from "./model.ts";
 
 const LIGHT = PALETTE;
@@ -44,8 +45,7 @@ export function ink(): Ink {
 }
 
 export function variantColor(index: number): string {
-  const palette = isDark() ? DARK : LIGHT;
-  return palette[index % palette.length] as string;
+  return shaded(isDark() ? DARK : LIGHT, index);
 }
 
 /** Dash pattern of a line, by how often the palette has repeated and by the position of the flow. */
@@ -55,7 +55,7 @@ export function dashes(variant: number, flow = 0): number[] | undefined {
 
 /** CSS custom property of a variant's colour, for the parts that are not drawn on a canvas. */
 export function variantVariable(index: number): string {
-  return `var(--variant-${index % LIGHT.length})`;
+  return `var(--variant-${index % (LIGHT.length * SHADES)})`;
 }
 
 /** Calls back when the colours change: after a change of the system setting, and for printing. */
@@ -69,7 +69,7 @@ function notify(): void {
 
 function setVariables(): void {
   const style = document.documentElement.style;
-  for (let index = 0; index < LIGHT.length; index += 1)
+  for (let index = 0; index < LIGHT.length * SHADES; index += 1)
     style.setProperty(`--variant-${index}`, variantColor(index));
 }
 

@@ -1,6 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { coloursOf, extend, isSetBack, type Past, type Sample, withGaps } from "../src/live/sample.ts";
+import { History } from "../src/live/history.ts";
+import {
+  coloursOf,
+  extend,
+  isSetBack,
+  isStartedAgain,
+  type Past,
+  type Sample,
+  timesOf,
+  withGaps,
+} from "../src/live/sample.ts";
 
 const sample = (
   second: number,
@@ -106,10 +116,69 @@ test("a clock that is set back is noticed, and small differences are not", () =>
   assert.equal(isSetBack(before, at(1, 500_000)), false);
 });
 
+test("a router that was started again is noticed", () => {
+  const up = (number: number, uptime_ns: number) => ({ number, status: { uptime_ns } }) as unknown as Sample;
+  assert.equal(isStartedAgain(up(7, 60e9), up(8, 61e9)), false);
+  assert.equal(isStartedAgain(up(7, 60e9), up(1, 2e9)), true);
+  // Samples were missed, and the new router has had more of them by now.
+  assert.equal(isStartedAgain(up(7, 60e9), up(9, 59e9)), true);
+});
+
+test("a change that was refused is not marked", () => {
+  const done = { unix_ms: 1000, by: "uid 0", text: "pipe 1 config bw 1Mbit/s" };
+  const refused = { unix_ms: 2000, by: "uid 0", text: "pipe 1 config pie fq", refused: "unrecognised option" };
+  assert.deepEqual(timesOf([done, refused, { ...done, unix_ms: 3000 }]), [1000, 3000]);
+});
+
 test("what stays among the busiest keeps its colour", () => {
   const first = coloursOf(["1", "2", "3", "4", "5"], new Map());
   assert.deepEqual([...first.values()], [0, 1, 2, 3, 4]);
   // The colour of 2 is free; 6 takes it.
   const next = coloursOf(["1", "3", "4", "5", "6"], first);
   assert.deepEqual(Object.fromEntries(next), { 1: 0, 3: 2, 4: 3, 5: 4, 6: 1 });
+});
+
+/** The history of a router that has had samples at these seconds. */
+const kept = (...seconds: number[]): Past => {
+  const past: Past = { series: [], changes: [] };
+  for (const second of seconds) extend(past, sample(second, {}));
+  return past;
+};
+const seconds = (history: History) => history.past.series[0]?.unix_ms.map((at) => at / 1000);
+
+test("samples that come while the history is fetched stay, each once", async () => {
+  const history = new History();
+  history.add(sample(3, {}));
+  let answer: (past: Past) => void = () => undefined;
+  const fetched = history.fetch(() => new Promise((done) => (answer = done)));
+  for (const second of [4, 5, 6]) history.add(sample(second, {}));
+  // The answer was made between 4 s and 5 s.
+  answer(kept(1, 2, 3, 4));
+  assert.equal(await fetched, true);
+  assert.deepEqual(seconds(history), [1, 2, 3, 4, 5, 6]);
+  // The next answer was made a moment before its newest sample was kept.
+  await history.fetch(async () => kept(1, 2, 3, 4, 5));
+  assert.deepEqual(seconds(history), [1, 2, 3, 4, 5, 6]);
+});
+
+test("a later request for the history ends an earlier one", async () => {
+  const history = new History();
+  let answer: (past: Past) => void = () => undefined;
+  let isEnded = false;
+  const first = history.fetch((signal) => {
+    signal.addEventListener("abort", () => (isEnded = true));
+    return new Promise((done) => (answer = done));
+  });
+  assert.equal(await history.fetch(async () => kept(1, 2)), true);
+  assert.equal(isEnded, true);
+  answer(kept(1));
+  assert.equal(await first, false);
+  assert.deepEqual(seconds(history), [1, 2]);
+  // What a request that was ended throws is no error; anything else is.
+  await assert.rejects(
+    history.fetch(async () => {
+      throw new Error("no answer");
+    }),
+    /no answer/,
+  );
 });

@@ -44,4 +44,5 @@ test("the caption names the axis of the pictures", () => {
     plainly(caption("backlog", { low: 0.1, high: 100 }, 8)),
     "Packets in the queue over 8 s, 0.1 to 100, logarithmic",
   );
+  assert.equal(plainly(caption("ping", decades, 0.01)), "Round trip over 0.01 s, 10 ms to 10 s, logarithmic");
 });

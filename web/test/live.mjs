@@ -105,6 +105,7 @@ const runsState = (live) => ({
   total: 4,
   done: live,
   failed: 1,
+  is_over: false,
   left_s: 75.5,
   live: live === 3 ? null : { number: live, name: names(live)[live], elapsed_s: 272, length_s: 300 },
   runs: names(live).map((name, number) => ({
@@ -313,16 +314,44 @@ async function checkReader(page, where) {
   most = 8;
 }
 
+/** A tap on a chart holds the charts for a moment, which the page says, and not for ever. */
+async function checkTap(page) {
+  await page.dispatchEvent("#chart-rate .u-over", "pointerdown", { pointerType: "touch" });
+  most = 1000;
+  await page.waitForSelector(".live-held:not([hidden])", { state: "attached" });
+  await page.waitForSelector(".live-held[hidden]", { state: "attached" });
+  most = 8;
+}
+
 /** After the connection was lost, the page fetches what it missed. */
-async function checkLost(page) {
+async function checkLost(page, where) {
   const fetched = () => page.waitForResponse((answer) => answer.url().endsWith("/history"));
   // At this resolution, nothing else fetches it.
   await Promise.all([fetched(), page.click('button[data-value="5 min"]')]);
   const again = fetched();
+  // The samples begin anew, as those of a router that was started again.
+  const form = page.waitForResponse((answer) => answer.url().endsWith("/control"));
   for (const stream of streams) stream.end();
   await page.waitForSelector('#page > [role="alert"]', { state: "visible" });
   await again;
+  check((await form).ok(), `${where}: the form is not fetched again`);
   await page.waitForSelector('#page > [role="alert"]', { state: "hidden" });
+}
+
+/** A page in a hidden tab takes no connection, and catches up when it is seen again. */
+async function checkHidden(page, where) {
+  const turn = (isHidden) =>
+    page.evaluate((hidden) => {
+      Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, isHidden);
+  await turn(true);
+  for (let wait = 0; streams.size > 0 && wait < 100; wait += 1) await page.waitForTimeout(50);
+  check(streams.size === 0, `${where}: a hidden page keeps its connection`);
+  const fetched = page.waitForResponse((answer) => answer.url().endsWith("/history"));
+  await turn(false);
+  await fetched;
+  await page.waitForFunction(() => document.getElementById("page").dataset.number === "8");
 }
 
 async function showRuns() {
@@ -375,10 +404,17 @@ async function showRuns() {
     // The figures of the last run stay.
     await page.waitForFunction(() => document.getElementById("page").textContent.includes("<b>fq</b>: over"));
     await says("pipe 1");
-    runs = null;
+    runs = { ...runsState(3), is_over: true };
     await page.waitForFunction(() =>
       document.getElementById("page").textContent.includes("The runs have ended."),
     );
+    // Reports are no longer served; the folders stay.
+    const dead = await page.$$eval(".runs-table a", (all) => all.length);
+    check(dead === 0, `${where}: ${dead} links to reports after the end`);
+    await says("3 of 4 done, 1 failed", "runs/sweep/fifo");
+    const before = asked.length;
+    await page.waitForTimeout(2500);
+    check(asked.length === before, `${where}: asks again after the end: ${asked.slice(before)}`);
     await context.close();
   }
 }
@@ -483,7 +519,9 @@ try {
     await page.waitForFunction(() => document.querySelector("#chart-drops").dataset.series === "3");
     await page.screenshot({ path: `${out}/live-${width}-day.png` });
     await checkReader(page, where);
-    await checkLost(page);
+    await checkTap(page);
+    await checkLost(page, where);
+    await checkHidden(page, where);
     await context.close();
   }
   check(asked.includes("POST /login"), "the page did not log in");

@@ -5,7 +5,8 @@ import { corners, delayCdf, empiricalCdf, quantile, rangeOf, shareAtMost } from 
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
 import { distinct, shortened } from "../src/maths/names.ts";
-import { inside } from "../src/maths/range.ts";
+import { batches, Places } from "../src/maths/places.ts";
+import { besidePointer, inside } from "../src/maths/range.ts";
 import { fitting } from "../src/maths/rows.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
@@ -13,13 +14,32 @@ import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/tic
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
 import { ends, ordered } from "../src/page/listing.ts";
-import { callsOf, isExchange, outcome, rounds, scoreOf } from "../src/page/words.ts";
+import { aboveLink, callsOf, isExchange, outcome, rounds, scoreOf } from "../src/page/words.ts";
 
 test("lower bound finds the first that is not below", () => {
   assert.equal(lowerBound([1, 3, 3, 5], 3), 1);
   assert.equal(lowerBound([1, 3, 3, 5], 4), 3);
   assert.equal(lowerBound([1, 3, 3, 5], 9), 4);
   assert.equal(lowerBound([], 1), 0);
+});
+
+test("glyphs of packets at the same place are drawn once", () => {
+  // 92 000 drops on the axis of a plot of 1100 x 300: every 2 pixels one, and one at the right edge.
+  const places = new Places(50, 10, 1100, 300, 2);
+  const taken = Array.from({ length: 92_000 }, (_, at) => places.take(50 + (at / 91_999) * 1100, 310));
+  assert.equal(taken.filter((first) => first).length, 551);
+  assert.equal(taken[0], true);
+  assert.equal(taken[1], false);
+  // Another row, its neighbour in the same square, and points outside, which take the places at the edge.
+  assert.equal(places.take(50, 100), true);
+  assert.equal(places.take(51.9, 101.9), false);
+  assert.equal(places.take(-7, 101), false);
+  assert.equal(places.take(2000, 5000), false);
+});
+
+test("a path has a limited number of glyphs", () => {
+  assert.deepEqual(batches([1, 2, 3, 4, 5], 2), [[1, 2], [3, 4], [5]]);
+  assert.deepEqual(batches([], 2), []);
 });
 
 test("short names keep what distinguishes them", () => {
@@ -91,6 +111,18 @@ test("a tooltip of many lines has the one under the pointer", () => {
   assert.deepEqual(fitting(lines, 1, 3), { shown: ["a", "b", "c"], more: 2 });
   assert.deepEqual(fitting(lines, -1, 3), { shown: ["a", "b", "c"], more: 2 });
   assert.deepEqual(fitting(lines, 4, 5), { shown: lines, more: 0 });
+});
+
+test("a tooltip is beside the pointer and within the window", () => {
+  // A plot of 600 that begins 50 from the left edge of a window of 700.
+  const room: [number, number] = [-50, 650];
+  assert.equal(besidePointer(100, 200, 600, room), 124);
+  assert.equal(besidePointer(500, 200, 600, room), 276);
+  // 500 - 24 - 700 would be outside, and 100 + 24 + 540 as well.
+  assert.equal(besidePointer(500, 700, 600, room), -50);
+  assert.equal(besidePointer(100, 540, 600, room), 110);
+  // Wider than the window: its beginning is shown.
+  assert.equal(besidePointer(100, 900, 600, room), -50);
 });
 
 test("labels of ticks do not touch", () => {
@@ -188,6 +220,29 @@ test("the sum of flows whose curves were thinned is that of all their values", (
     new FlowLines({ runs: [{ ...run, sums }] } as unknown as Report, 3).sums("up")[0]?.value;
   assert.deepEqual(of(run.sums), [10, 10, 10]);
   assert.deepEqual(of([]), [5, 10, 5]);
+});
+
+test("a goodput above the rate of the link is explained by losses only if there were some", () => {
+  const run = (name: string, goodput: number, drops: number) => ({
+    name,
+    drops,
+    flows: [],
+    crowds: [],
+    queues: [{ direction: "up", link_mbps: series([0], [10]) }],
+    sums: [{ direction: "up", mbps: series([1, 2], [9, goodput]) }],
+  });
+  const above = (...runs: ReturnType<typeof run>[]) => {
+    const found = new FlowLines({ runs } as unknown as Report, 2).aboveLink("up");
+    return [found.map(({ name }) => name).join(), aboveLink(found)];
+  };
+  // Half a per cent above the rate of 10 is 10.05.
+  assert.deepEqual(above(run("a", 10.04, 3), run("b", 9, 3)), ["", ""]);
+  const [lossy, copies] = above(run("a", 12, 3), run("b", 9, 0));
+  assert.equal(lossy, "a");
+  assert.match(copies ?? "", /^Goodput above the rate of the link: .* lost packet's copy/);
+  const [clean, packets] = above(run("a", 9, 3), run("b", 12, 0));
+  assert.equal(clean, "b");
+  assert.match(packets ?? "", /^Goodput above the rate of the link: it counts whole packets/);
 });
 
 test("two runs of one colour have no flow with the same dashes", () => {

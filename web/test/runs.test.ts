@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { duration, isOver, nowRunning, type RunsState, summary } from "../src/live/runs.ts";
+import { duration, isOver, nowRunning, type RunsState, stateWord, summary } from "../src/live/runs.ts";
 
 const state = (left_s: number | null, done: number): RunsState => ({
   total: 3,
   done,
   failed: 1,
+  is_over: false,
   left_s,
   live: null,
   runs: [],
@@ -29,4 +30,19 @@ test("a run does not take longer than it lasts", () => {
 test("runs are over when each is done or has failed", () => {
   const done = [0, 1, 2].map((count) => isOver(state(null, count)));
   assert.deepEqual(done, [false, false, true]);
+});
+
+test("interrupted runs are over, too, and nothing is left of them", () => {
+  const interrupted = { ...state(40, 1), is_over: true };
+  assert.equal(isOver(interrupted), true);
+  assert.equal(summary(interrupted), "1 of 3 done, 1 failed");
+  const words = (["waiting", "running", "done", "failed"] as const).map((word) =>
+    [false, true].map((isEnded) => stateWord({ state: word }, isEnded)),
+  );
+  assert.deepEqual(words, [
+    ["waiting", "not run"],
+    ["running", "stopped"],
+    ["done", "done"],
+    ["failed", "failed"],
+  ]);
 });

@@ -89,6 +89,16 @@ async function checkDrawn(page) {
     const pixels = await colored(figure);
     check(pixels > 50, `chart ${id} has drawn nothing (${pixels} coloured pixels)`);
   }
+  // What a screen reader says of a picture is its title and its caption.
+  const unlike = await page.$$eval("figure.chart:not(.empty)", (charts) =>
+    charts
+      .filter((chart) => {
+        const [title, caption] = ["h3", ".caption"].map((part) => chart.querySelector(part).textContent);
+        return chart.querySelector("canvas").getAttribute("aria-label") !== `${title}. ${caption}`;
+      })
+      .map((chart) => chart.id),
+  );
+  check(unlike.length === 0, `labels that are not those of the caption: ${unlike.join(", ")}`);
   const bars = await page.$$eval(
     ".bars .bar",
     (elements) => elements.filter((bar) => bar.offsetWidth > 1).length,
@@ -155,7 +165,7 @@ async function checkPaper(page) {
   await page.evaluate(() => dispatchEvent(new Event("beforeprint")));
   await settled(page);
   const narrow = await page.evaluate(() =>
-    [...document.querySelectorAll("#charts > figure.chart:not(.empty) .uplot")]
+    [...document.querySelectorAll("#charts > .charted > figure.chart:not(.empty) .uplot")]
       .map((plot) => plot.getBoundingClientRect().width)
       .filter((width) => width < 640),
   );
@@ -210,6 +220,45 @@ async function checkIndex(page) {
     check(target !== "", `no section for the link ${await link.getAttribute("href")}`);
   }
   return scenarios.length;
+}
+
+/** Each link within the page leads to something that is shown, or folded. */
+async function checkTargets(page) {
+  const dead = await page.$$eval("a[href^='#']", (links) =>
+    links.flatMap((link) => {
+      const target = document.getElementById(decodeURI(link.hash.slice(1)));
+      const isShown = target !== null && (target.getClientRects().length > 0 || target.closest("details"));
+      return isShown ? [] : [link.hash];
+    }),
+  );
+  check(dead.length === 0, `links lead nowhere: ${[...new Set(dead)].join(", ")}`);
+  const bare = await page.$$eval(".charted", (sections) => {
+    const isShown = (element) => element.getClientRects().length > 0;
+    return sections
+      .filter((section) => isShown(section.querySelector("h2")))
+      .filter((section) => ![...section.querySelectorAll("figure")].some(isShown))
+      .map((section) => section.querySelector("h2").textContent);
+  });
+  check(bare.length === 0, `nothing below the headings ${bare.join(", ")}`);
+}
+
+/** A link to a chart shows its heading, and not the toolbar above it. */
+async function checkLinks(page, figures) {
+  for (const { figure, id } of figures) {
+    await page.evaluate((hash) => {
+      location.hash = hash;
+    }, `chart-${id}`);
+    await settled(page);
+    const covered = await figure.$eval("h3", (heading) => {
+      const { left, top, height } = heading.getBoundingClientRect();
+      const there = document.elementFromPoint(left + 5, top + height / 2);
+      return there?.closest("figure") === heading.closest("figure") ? "" : (there?.className ?? "nothing");
+    });
+    check(covered === "", `a link to chart ${id} shows ${covered} in place of its heading`);
+  }
+  await page.evaluate(() => {
+    location.hash = "";
+  });
 }
 
 async function checkZoom(page, figures) {
@@ -370,6 +419,8 @@ async function visit(browser, file) {
       continue;
     }
     const figures = await checkDrawn(page);
+    await checkTargets(page);
+    await checkLinks(page, figures);
     if (view === "1280-light") {
       console.log(`${figures.length} charts drawn ${Math.round(took)} ms after opening ${basename(file)}`);
       await checkHover(page, figures);

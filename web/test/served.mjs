@@ -125,8 +125,8 @@ try {
   check(said.includes("a token is required"), `without a token the page says "${said}"`);
 
   run.kill("SIGINT");
-  // It ends before or after the page has seen that no run is left.
-  await page.waitForFunction(() => /runs (may )?have ended/.test(document.body.textContent));
+  // The page is served until it has seen that no run is left.
+  await page.waitForFunction(() => document.body.textContent.includes("The runs have ended."));
 } finally {
   await browser.close();
   run.kill("SIGINT");

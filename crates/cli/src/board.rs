@@ -21,6 +21,8 @@ struct State {
     began: Option<Instant>,
     /// The live run that can be watched.
     live: Option<usize>,
+    /// Whether no run goes on or will begin.
+    is_over: bool,
 }
 
 struct Run {
@@ -66,6 +68,7 @@ impl Runs {
             runs,
             began: None,
             live: None,
+            is_over: false,
         }))
     }
 
@@ -93,6 +96,13 @@ impl Runs {
         }
     }
 
+    /// Says that no run goes on or will begin, even if some were not run.
+    pub fn end(&self) {
+        let mut state = self.lock();
+        state.live = None;
+        state.is_over = true;
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing under the lock can panic halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,6 +119,7 @@ impl Board for Runs {
             "total": state.runs.len(),
             "done": count(Word::Done),
             "failed": count(Word::Failed),
+            "is_over": state.is_over,
             "left_s": left_s(&state.runs, elapsed),
             "live": state.live.map(|number| {
                 let run = &state.runs[number];
@@ -220,6 +231,7 @@ mod tests {
             runs: all,
             began: None,
             live: Some(1),
+            is_over: false,
         }));
         let state: serde_json::Value = serde_json::from_str(&runs.json()).unwrap();
         assert_eq!(
@@ -246,5 +258,14 @@ mod tests {
         assert_eq!(row(2), ("failed", 1.0, false));
         assert_eq!(runs.report(0), Some(report));
         assert_eq!((runs.report(1), runs.report(9)), (None, None));
+        assert_eq!(state["is_over"], false);
+        // The second run was interrupted: it will not go on.
+        runs.end();
+        let state: serde_json::Value = serde_json::from_str(&runs.json()).unwrap();
+        assert_eq!(
+            (&state["is_over"], &state["live"]),
+            (&json!(true), &json!(null))
+        );
+        assert_eq!(state["runs"][1]["state"], "running");
     }
 }

@@ -229,8 +229,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let executed = execute(&suite, &options);
     drop(limit);
     drop(bars);
-    drop(server);
-    conclude(args, suite, executed, &pictures)
+    runs.end();
+    let concluded = conclude(args, suite, executed, &pictures);
+    if let Some(server) = server {
+        server.finish();
+    }
+    concluded
 }
 
 fn request(args: &Args) -> Request {

@@ -481,6 +481,16 @@ fn the_page_shows_which_runs_are_done_and_running() {
     );
     assert!(get("/report/0").contains("<title>"));
     kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
+    // Who follows the runs is told that they are over, though the second one is not done.
+    loop {
+        let state: Value = serde_json::from_str(&get("/runs")).expect("it is JSON");
+        if state["is_over"] == true {
+            assert_eq!(state["live"], Value::Null);
+            break;
+        }
+        assert!(Instant::now() < deadline, "{state}");
+        sleep(Duration::from_millis(20));
+    }
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     rest.join().expect("it reads to the end");
 }

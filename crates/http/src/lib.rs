@@ -51,7 +51,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use access::Access;
 use address::Stream;
@@ -147,6 +147,8 @@ pub struct Server {
 /// What the threads share.
 struct Means {
     shown: Shown,
+    /// When the progress of runs was asked for the last time, and answered.
+    asked: Mutex<Option<Instant>>,
     page: &'static str,
     access: Access,
     is_closing: AtomicBool,
@@ -193,6 +195,9 @@ const KEPT: usize = 64 << 10;
 /// A client must have read its answer within this time. The history of a busy router has some
 /// hundred kilobytes.
 const ANSWERED: Duration = Duration::from_secs(60);
+/// A page that follows runs asks for their progress once a second, and on a busy machine within this
+/// time.
+const FOLLOWED: Duration = Duration::from_secs(2);
 /// The pause after a sample that did not come.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -244,6 +249,7 @@ impl Server {
         let listening = Arc::new(listening);
         let means = Arc::new(Means {
             shown,
+            asked: Mutex::default(),
             page: settings.page,
             access,
             is_closing: AtomicBool::new(false),
@@ -266,6 +272,15 @@ impl Server {
             means,
             threads,
         })
+    }
+
+    /// Ends the server once the pages that follow the runs have had the time to see that these are over.
+    /// Without such a page, it ends at once.
+    pub fn finish(self) {
+        let asked = *lock(&self.means.asked);
+        if asked.is_some_and(|asked| asked.elapsed() <= FOLLOWED) {
+            thread::sleep(FOLLOWED);
+        }
     }
 
     /// Returns the address; its port is the actual one if 0 was given.
@@ -418,7 +433,11 @@ fn serve(stream: &Stream, means: &Means, patience: Duration) -> io::Result<()> {
         None => (path == "/runs").then(|| Answer::json("null".to_owned())),
     };
     if let Some(answer) = of_runs {
-        return answer.send(stream);
+        answer.send(stream)?;
+        if path == "/runs" {
+            *lock(&means.asked) = Some(Instant::now());
+        }
+        return Ok(());
     }
     let Some(router) = means.shown.router() else {
         return Answer::text(503, "no live run has begun").send(stream);

@@ -14,9 +14,9 @@ use super::request::Method;
 
 /// What is shown of runs.
 pub trait Board: Send + Sync {
-    /// Returns the state as JSON: `total`, `done`, `failed`, `left_s` (null if it is not known), `live`
-    /// (null, or the `number`, `name`, `elapsed_s` and `length_s` of the live run that goes on) and
-    /// `runs`, a list of `number`, `name`, `state`, `part` (0 to 1), `folder` and `has_report`.
+    /// Returns the state as JSON: `total`, `done`, `failed`, `is_over` (whether no run goes on or will
+    /// begin), `left_s` (null if it is not known), `live` (null, or the `number`, `name`, `elapsed_s` and
+    /// `length_s` of the live run that goes on) and `runs`, a list of `number`, `name`, `state`, `part` (0 to 1), `folder` and `has_report`.
     fn json(&self) -> String;
 
     /// Returns the file of a run's report.

@@ -1,6 +1,7 @@
 /** The parts that all charts have in common: figure, axes, cursor, tooltip, keys, resizing. */
 import uPlot from "uplot";
 import { type Child, h, swatch } from "../dom.ts";
+import { besidePointer, type Range } from "../maths/range.ts";
 import { apart, logTicks, STEPS, tickLabel } from "../maths/ticks.ts";
 import { ink, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import type { ChartGroup } from "./group.ts";
@@ -84,6 +85,13 @@ export class Frame {
 
   setCaption(text: string): void {
     this.caption.textContent = text;
+    this.label();
+  }
+
+  /** Tells a screen reader what the picture shows. */
+  private label(): void {
+    const label = `${this.spec.title}. ${this.caption.textContent ?? ""}`;
+    this.plot?.ctx.canvas.setAttribute("aria-label", label);
   }
 
   /**
@@ -113,10 +121,10 @@ export class Frame {
     this.unmount();
     const plot = new uPlot({ ...options, width: this.width(), height: this.height() }, columns, this.host);
     plot.ctx.canvas.setAttribute("role", "img");
-    plot.ctx.canvas.setAttribute("aria-label", `${this.spec.title}. ${this.caption.textContent ?? ""}`);
     plot.over.append(this.tooltip);
     plot.over.addEventListener("mouseleave", () => this.hideTooltip());
     this.plot = plot;
+    this.label();
     return plot;
   }
 
@@ -129,14 +137,12 @@ export class Frame {
 
   showTooltip(plot: uPlot, ...rows: Child[]): void {
     const { left = -1, top = 0 } = plot.cursor;
-    const width = plot.over.clientWidth;
     this.tooltip.replaceChildren(...rows.filter((row) => row !== null));
     this.tooltip.hidden = false;
-    // The tooltip is on the side with more room, so that it does not cover the point that it
-    // describes.
-    const toLeft = left > width / 2;
-    this.tooltip.style.left = toLeft ? "auto" : `${left + 24}px`;
-    this.tooltip.style.right = toLeft ? `${width - left + 24}px` : "auto";
+    const start = plot.over.getBoundingClientRect().left;
+    const room: Range = [-start, document.documentElement.clientWidth - start];
+    const at = besidePointer(left, this.tooltip.offsetWidth, plot.over.clientWidth, room);
+    this.tooltip.style.left = `${at}px`;
     const lowest = plot.over.clientHeight - this.tooltip.offsetHeight;
     this.tooltip.style.top = `${Math.max(0, Math.min(top - 10, lowest))}px`;
   }

@@ -6,6 +6,7 @@
 import type uPlot from "uplot";
 import { choice, h, swatch } from "../dom.ts";
 import { instant, milliseconds, whole } from "../maths/format.ts";
+import { batches, Places } from "../maths/places.ts";
 import { lowerBound } from "../maths/search.ts";
 import { type Packets, VERDICT } from "../model.ts";
 import { type Columns, columnsOf } from "../packed.ts";
@@ -48,6 +49,36 @@ const LOG_SPAN = 30_000;
 const REACH = 18;
 const MARK_SIZE = 4;
 const DROP_SIZE = 3.5;
+/** Marks, and drops, that are nearer to each other cannot be told apart, in CSS pixels. */
+const SIGNAL_PLACE = 2;
+/** Glyphs of a path: the time to stroke one grows faster than its length. */
+const MOST_GLYPHS = 256;
+
+/** A place on the canvas. */
+type Point = [number, number];
+
+/** Paths of glyphs, each of a limited length. */
+function pathsOf(points: Point[], add: (path: Path2D, x: number, y: number) => void): Path2D[] {
+  return batches(points, MOST_GLYPHS).map((some) => {
+    const path = new Path2D();
+    for (const [x, y] of some) add(path, x, y);
+    return path;
+  });
+}
+
+function triangle(path: Path2D, x: number, y: number, size: number): void {
+  path.moveTo(x, y - size);
+  path.lineTo(x + size, y + size * 0.75);
+  path.lineTo(x - size, y + size * 0.75);
+  path.closePath();
+}
+
+function cross(path: Path2D, x: number, y: number, size: number): void {
+  path.moveTo(x - size, y - size);
+  path.lineTo(x + size, y + size);
+  path.moveTo(x + size, y - size);
+  path.lineTo(x - size, y + size);
+}
 
 export class PacketChart implements Member {
   readonly frame: Frame;
@@ -131,6 +162,13 @@ export class PacketChart implements Member {
 
   private build(): void {
     this.count();
+    const isEmpty = this.layers.every(({ time }) => time.length === 0);
+    this.frame.figure.classList.toggle("empty", isEmpty);
+    if (isEmpty) {
+      this.frame.unmount();
+      this.plot = null;
+      return;
+    }
     const shared = timeOptions(this.group);
     const [min, max] = this.yRange();
     this.plot = this.frame.mount(
@@ -223,12 +261,18 @@ export class PacketChart implements Member {
     ctx.globalAlpha = 1;
   }
 
+  /**
+   * Marks and drops, at most one of each per place, as for the dots: an overloaded queue drops more
+   * packets than it sends.
+   */
   private drawSignals(plot: uPlot, { cloud, columns, time, wait }: Layer): void {
-    const { ctx } = plot;
+    const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     const [toX, toY] = this.projection(plot);
-    const marks = new Path2D();
-    const drops = new Path2D();
+    const places = () => new Places(bbox.left, bbox.top, bbox.width, bbox.height, SIGNAL_PLACE * ratio);
+    const [markPlaces, dropPlaces] = [places(), places()];
+    const marked: Point[] = [];
+    const dropped: Point[] = [];
     const end = lowerBound(time, this.group.to);
     for (let at = lowerBound(time, this.group.from); at < end; at += 1) {
       const verdict = columns.verdict[at];
@@ -236,33 +280,24 @@ export class PacketChart implements Member {
       const x = toX(time[at] as number);
       const y = toY(wait[at] as number);
       if (verdict === VERDICT.marked) {
-        const size = MARK_SIZE * ratio;
-        marks.moveTo(x, y - size);
-        marks.lineTo(x + size, y + size * 0.75);
-        marks.lineTo(x - size, y + size * 0.75);
-        marks.closePath();
-      } else {
-        const size = DROP_SIZE * ratio;
-        drops.moveTo(x - size, y - size);
-        drops.lineTo(x + size, y + size);
-        drops.moveTo(x + size, y - size);
-        drops.lineTo(x - size, y + size);
-      }
+        if (markPlaces.take(x, y)) marked.push([x, y]);
+      } else if (dropPlaces.take(x, y)) dropped.push([x, y]);
     }
+    const marks = pathsOf(marked, (path, x, y) => triangle(path, x, y, MARK_SIZE * ratio));
+    const drops = pathsOf(dropped, (path, x, y) => cross(path, x, y, DROP_SIZE * ratio));
     // A halo in the background colour separates the glyphs from the dots of the same variant.
     ctx.lineJoin = "round";
     ctx.lineCap = "round";
     ctx.strokeStyle = ink().paper;
     ctx.lineWidth = 3.5 * ratio;
-    ctx.stroke(marks);
-    ctx.stroke(drops);
+    for (const path of [...marks, ...drops]) ctx.stroke(path);
     ctx.strokeStyle = variantColor(cloud.variant);
     ctx.fillStyle = ink().paper;
     ctx.lineWidth = 1.6 * ratio;
-    ctx.fill(marks);
-    ctx.stroke(marks);
+    for (const path of marks) ctx.fill(path);
+    for (const path of marks) ctx.stroke(path);
     ctx.lineWidth = 1.9 * ratio;
-    ctx.stroke(drops);
+    for (const path of drops) ctx.stroke(path);
   }
 
   /** Maps times and waits to canvas pixels, without a call into uPlot per packet. */

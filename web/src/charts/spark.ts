@@ -32,7 +32,8 @@ export const CONTENT: Record<Trace["of"], string> = {
 export function caption(of: Trace["of"], { low, high }: Decades, seconds: number): string {
   const ms = (decade: number) => (decade < 1000 ? `${decade}\u00a0ms` : `${decade / 1000}\u00a0s`);
   const range = of === "ping" ? `${ms(low)} to ${ms(high)}` : `${low} to ${high}`;
-  return `${CONTENT[of]} over ${Math.round(seconds)}\u00a0s, ${range}, logarithmic`;
+  const length = seconds < 10 ? Number(seconds.toPrecision(2)) : Math.round(seconds);
+  return `${CONTENT[of]} over ${length}\u00a0s, ${range}, logarithmic`;
 }
 
 /** The pictures of a scenario that show the same: their axis and their caption. */

@@ -3,6 +3,7 @@ import { h, swatch } from "../dom.ts";
 import type { Five } from "../maths/cdf.ts";
 import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
+import { type Box, labelBoxes, marginOf } from "../maths/labels.ts";
 import { distinct, shortened } from "../maths/names.ts";
 import type { Tradeoff } from "../model.ts";
 import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
@@ -298,7 +299,7 @@ export class TradeoffPlot extends StillChart {
     const shown = this.points.filter((point) => this.isShown(point.variant));
     if (shown.length === 0) return null;
     const ellipses = shown.map(({ tradeoff }) => contour(tradeoff, this.isLog));
-    const [left, bottom] = [52, 268];
+    const bottom = 268;
     // The dots and ellipses of many runs would cover each other.
     const isFew = shown.length <= MOST_CLOUDS;
     const delays = [
@@ -309,14 +310,16 @@ export class TradeoffPlot extends StillChart {
       ...ellipses.flat().map(([, mbps]) => mbps),
       ...(isFew ? shown.flatMap((p) => p.tradeoff.goodput_mbps) : []),
     ];
-    const x = delayAxis(delays, [left, this.width - 24], this.isLog);
     const [least, most] = [Math.min(...rates), Math.max(...rates)];
     // The axis starts at zero, unless that would flatten all ellipses.
     const floor = least > 0.5 * most ? least - Math.max(0.15 * (most - least), 0.02 * most) : 0;
     const y = new Axis(floor, most + Math.max(0.1 * (most - floor), 1e-3), [bottom, 12], false);
+    const ticks = y.ticks();
+    const left = marginOf(ticks.map(({ label }) => label));
+    const x = delayAxis(delays, [left, this.width - 24], this.isLog);
     const unit = this.isLog ? "mean sojourn time (ms, logarithmic)" : "mean sojourn time (ms)";
     const parts = grid(x, [12, bottom], this.width, unit);
-    for (const { tick, label } of y.ticks()) {
+    for (const { tick, label } of ticks) {
       const at = y.at(tick);
       parts.push(
         s("line", { x1: left, x2: this.width - 24, y1: at, y2: at, class: "rule" }),
@@ -336,13 +339,20 @@ export class TradeoffPlot extends StillChart {
         "Mbit/s",
       ),
     );
+    const centers = shown.map(({ tradeoff }): [number, number] => {
+      const [delay, mbps] = middle(tradeoff, this.isLog);
+      return [x.at(delay), y.at(mbps)];
+    });
+    const widths = shown.map((_, at) => String(at + 1).length * NUMBER.digit);
+    const room: Box = [left, 12, this.width - 24, bottom];
+    const numbers = isFew ? [] : labelBoxes(centers, widths, NUMBER.height, room);
     for (const [at, { label, variant, tradeoff }] of shown.entries()) {
       const color = variantVariable(variant);
       const path = (ellipses[at] as [number, number][]).map(
         ([delay, mbps]) => `${x.at(delay)},${y.at(mbps)}`,
       );
-      const [delay, mbps] = middle(tradeoff, this.isLog);
-      const center = [x.at(delay), y.at(mbps)] as const;
+      const center = centers[at] as [number, number];
+      const number = numbers[at];
       const said = `${label}: ${megabits(tradeoff.mean_goodput_mbps)} ± ${megabits(tradeoff.goodput_deviation_mbps)}, ${milliseconds(tradeoff.mean_delay_ms)} ± ${milliseconds(tradeoff.delay_deviation_ms)}`;
       parts.push(
         s(
@@ -374,12 +384,28 @@ export class TradeoffPlot extends StillChart {
             stroke: "var(--paper)",
             "stroke-width": 1.2,
           }),
-          ...(isFew ? [] : [s("text", { x: center[0] + 6, y: center[1] + 4 }, `${at + 1}`)]),
+          ...(number === undefined ? [] : numbered(`${at + 1}`, center, number, color)),
         ),
       );
     }
     return { height: bottom + 40, parts };
   }
+}
+
+/** The size of a number beside a point. */
+const NUMBER = { digit: 7.5, height: 14 };
+/** A number that is further from its point is joined to it by a line. */
+const BESIDE = 10;
+
+/** The number of a point at its place. */
+function numbered(text: string, [x, y]: [number, number], box: Box, stroke: string): SVGElement[] {
+  const [left, top, right, bottom] = box;
+  // The nearest place of the box.
+  const x2 = Math.min(Math.max(x, left), right);
+  const y2 = Math.min(Math.max(y, top), bottom);
+  const isBeside = Math.hypot(x2 - x, y2 - y) <= BESIDE;
+  const line = s("line", { x1: x, y1: y, x2, y2, stroke, "stroke-width": 0.6 });
+  return [...(isBeside ? [] : [line]), s("text", { x: left, y: top + 11 }, text)];
 }
 
 /** Vertical lines with numbers below, and their unit. */

@@ -22,6 +22,8 @@ export interface RunsState {
   total: number;
   done: number;
   failed: number;
+  /** Whether no run goes on or will begin. */
+  is_over: boolean;
   left_s: number | null;
   live: LiveRun | null;
   runs: Run[];
@@ -42,7 +44,13 @@ export function duration(seconds: number): string {
 
 /** Whether no run is left. */
 export function isOver(state: RunsState): boolean {
-  return state.done + state.failed === state.total;
+  return state.is_over || state.done + state.failed === state.total;
+}
+
+/** Returns the state of a run in a word. */
+export function stateWord({ state }: Pick<Run, "state">, isEnded: boolean): string {
+  if (isEnded && state === "waiting") return "not run";
+  return isEnded && state === "running" ? "stopped" : state;
 }
 
 /** Returns the progress of all runs in a sentence. */
@@ -86,16 +94,17 @@ export class Runs {
     ),
   );
 
-  show(state: RunsState): void {
-    this.sum.textContent = summary(state);
+  /** Shows the progress. Once the page is no longer served (`isEnded`), folders take the place of links. */
+  show(state: RunsState, isEnded = false): void {
+    this.sum.textContent = isEnded ? `${summary(state)}. The runs have ended.` : summary(state);
     this.bar.max = Math.max(state.total, 1);
     this.bar.value = state.runs.reduce((sum, run) => sum + run.part, 0);
     // A row that says the same stays, and with it the focus on its link.
     for (const [at, run] of state.runs.entries()) {
-      const text = JSON.stringify(run);
+      const text = JSON.stringify([run, isEnded]);
       const known = this.known[at];
       if (known?.text === text) continue;
-      const element = this.row(run);
+      const element = this.row(run, isEnded);
       if (known === undefined) this.rows.append(element);
       else known.element.replaceWith(element);
       this.known[at] = { text, element };
@@ -108,17 +117,16 @@ export class Runs {
     this.sum.textContent = text;
   }
 
-  private row(run: Run): HTMLElement {
-    const report = run.has_report
-      ? h("a", { href: `/report/${run.number}` }, "report")
-      : run.state === "done"
-        ? run.folder
-        : "";
+  private row(run: Run, isEnded: boolean): HTMLElement {
+    // In a tab of its own: this page could not be opened again after the end.
+    const link = { href: `/report/${run.number}`, target: "_blank", rel: "noopener" };
+    const report =
+      run.has_report && !isEnded ? h("a", link, "report") : run.state === "done" ? run.folder : "";
     return h(
       "tr",
       { class: `run-${run.state}` },
       h("th", { scope: "row" }, run.name),
-      h("td", {}, run.state),
+      h("td", {}, stateWord(run, isEnded)),
       h("td", {}, `${Math.floor(run.part * 100)} %`),
       h("td", {}, report),
     );

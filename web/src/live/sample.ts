@@ -274,6 +274,19 @@ export function isSetBack(before: Sample, now: Sample): boolean {
   return now.number > before.number && expected - now.unix_ms > LEAST_STEP_MS;
 }
 
+/**
+ * Whether the router was started again between two samples. Its configuration may then be another one,
+ * without any change of it.
+ */
+export function isStartedAgain(before: Sample, now: Sample): boolean {
+  return now.status.uptime_ns < before.status.uptime_ns;
+}
+
+/** The times of the changes that took place, as opposed to those that were refused. */
+export function timesOf(changes: Change[]): number[] {
+  return changes.flatMap(({ unix_ms, refused }) => (refused === undefined ? [unix_ms] : []));
+}
+
 /** The colours of the names that are drawn: a name keeps its own, and others take the first that are free. */
 export function coloursOf(names: string[], before: ReadonlyMap<string, number>): Map<string, number> {
   const kept = names.flatMap((name): [string, number][] => {

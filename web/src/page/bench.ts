@@ -5,7 +5,7 @@ import { ChartGroup } from "../charts/group.ts";
 import { type Line, LineChart } from "../charts/lines.ts";
 import { type Cloud, PacketChart } from "../charts/packets.ts";
 import { BoxPlot, StripPlot, TradeoffPlot } from "../charts/still.ts";
-import { choice, dropdown, h } from "../dom.ts";
+import { type Child, choice, dropdown, h } from "../dom.ts";
 import { boxOf, delayCdf } from "../maths/cdf.ts";
 import { bytes, megabits, milliseconds, percent, plain, whole } from "../maths/format.ts";
 import { preferred } from "../maths/states.ts";
@@ -21,8 +21,10 @@ import {
 } from "../model.ts";
 import { columnsOf } from "../packed.ts";
 import { FlowLines, type FlowMode } from "./flow-lines.ts";
+import { keepClear } from "./sticky.ts";
 import { variantName } from "./top.ts";
 import {
+  aboveLink,
   callsOf,
   measuredIn,
   queueKey,
@@ -36,8 +38,8 @@ import {
 /** With more lines than this, a chart initially shows the sum of the flows. */
 const MOST_LINES = 12;
 
-const ABOVE_LINK =
-  "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once.";
+const NOTHING_OVER_TIME =
+  "Nothing can be drawn over time: the runs had no traffic, or recorded only their figures, as with --record figures, the default for many runs.";
 
 type PingWay = "two_way_ms" | "up_ms" | "down_ms";
 
@@ -288,18 +290,25 @@ export class Bench {
             h("div", { class: "grid" }, ...this.strips.map((chart) => chart.figure)),
           ]
         : []),
-      h("h2", {}, "Delay and goodput"),
-      h(
-        "div",
-        { class: "grid" },
-        ...[...this.tradeoffs.values()].map((chart) => chart.figure),
-        // Beside one chart, both boxes stand in one column, so that no place stays empty.
-        ...(this.tradeoffs.size === 1 ? [h("div", { class: "stack" }, ...boxes)] : boxes),
+      charted(
+        "Delay and goodput",
+        h(
+          "div",
+          { class: "grid" },
+          ...[...this.tradeoffs.values()].map((chart) => chart.figure),
+          // Beside one chart, both boxes stand in one column, so that no place stays empty.
+          ...(this.tradeoffs.size === 1 ? [h("div", { class: "stack" }, ...boxes)] : boxes),
+        ),
       ),
-      h("h2", {}, "Over time"),
-      ...timeCharts.map((chart) => chart.frame.figure),
-      h("h2", {}, "Distributions"),
-      h("div", { class: "grid" }, ...Object.values(this.cdfs).map((chart) => chart.frame.figure)),
+      charted(
+        "Over time",
+        ...timeCharts.map((chart) => chart.frame.figure),
+        h("p", { class: "note absent" }, NOTHING_OVER_TIME),
+      ),
+      charted(
+        "Distributions",
+        h("div", { class: "grid" }, ...Object.values(this.cdfs).map((chart) => chart.frame.figure)),
+      ),
     );
   }
 
@@ -324,10 +333,15 @@ export class Bench {
       reset.disabled = !zoomed;
       this.exposeRange();
     });
-    return h(
+    const names = h(
+      "div",
+      { class: "choice variants", role: "group", "aria-label": "Variants" },
+      ...variants,
+    );
+    const toolbar = h(
       "div",
       { class: "toolbar", role: "toolbar", "aria-label": "Controls of the charts" },
-      h("div", { class: "choice variants", role: "group", "aria-label": "Variants" }, ...variants),
+      names,
       this.flowChoice(),
       this.queueChoice(),
       h(
@@ -341,6 +355,8 @@ export class Bench {
       ),
       h("span", { class: "hint" }, "drag to zoom, double-click to reset"),
     );
+    keepClear(toolbar, names);
+    return toolbar;
   }
 
   private flowChoice(): HTMLElement | null {
@@ -465,8 +481,9 @@ export class Bench {
       const subject =
         most < 2 ? "" : isSum ? "Sum of all flows, " : `${this.flows.words(direction, this.flowMode)}, `;
       const text = `${subject}${[...windows].join("; ")}; counts ${counted}; ${route(direction, ends)}`;
-      const above = !isBelowLink && this.flows.exceedsLink(direction) ? `. ${ABOVE_LINK}` : "";
-      chart.frame.setCaption(`${text.charAt(0).toUpperCase()}${text.slice(1)}${above}`);
+      const above = isBelowLink ? "" : aboveLink(this.flows.aboveLink(direction));
+      const sentence = `${text.charAt(0).toUpperCase()}${text.slice(1)}`;
+      chart.frame.setCaption(above === "" ? sentence : `${sentence}. ${above}`);
     }
     for (const [direction, chart] of this.cwnd) {
       chart.setLines(this.flows.lines(direction, "cwnd_segments", this.flowMode));
@@ -627,6 +644,11 @@ export class Bench {
   private countFlows(): number {
     return this.report.runs.reduce((sum, run) => sum + run.flows.length, 0);
   }
+}
+
+/** A heading and its charts. The style hides the heading if no chart has anything to show. */
+function charted(title: string, ...children: Child[]): HTMLElement {
+  return h("section", { class: "charted" }, h("h2", {}, title), ...children);
 }
 
 /** Largest / smallest of the positive values. */

@@ -1,7 +1,7 @@
 /** The lines of the flows of a report: of each, of their sum, or quantiles over many. */
 import type { Line } from "../charts/lines.ts";
 import { staircase, sumSeries } from "../maths/series.ts";
-import type { Crowd, Direction, Report } from "../model.ts";
+import type { Crowd, Direction, Report, Run } from "../model.ts";
 import { rounds } from "./words.ts";
 
 /** `quantiles` is offered only if a direction has a crowd. */
@@ -75,11 +75,15 @@ export class FlowLines {
     return [{ label: "link rate", variant: null, flow: 0, ...staircase(link, this.end) }];
   }
 
-  /** Whether the goodput of a run is above the rate of its link, which is the same in all runs. */
-  exceedsLink(direction: Direction): boolean {
+  /** The runs whose goodput is above the rate of the link, which is the same in all runs. */
+  aboveLink(direction: Direction): Run[] {
     const rates = this.link(direction).flatMap((line) => line.value);
     const most = Math.max(...rates.map((rate) => rate ?? 0));
-    const lines = this.sums(direction);
-    return most > 0 && lines.some((line) => line.value.some((value) => (value ?? 0) > most * 1.005));
+    const exceeds = (line: Line) => line.value.some((value) => (value ?? 0) > most * 1.005);
+    const sums = this.sums(direction);
+    return this.report.runs.filter((_, at) => {
+      const line = sums[at];
+      return most > 0 && line !== undefined && exceeds(line);
+    });
   }
 }

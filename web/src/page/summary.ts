@@ -42,7 +42,9 @@ export function summary(report: Report): HTMLElement {
     "section",
     { class: "card", id: "summary" },
     h("h2", {}, "Summary"),
-    table(["", ...report.runs.map(variantName)], rows.map(cellsOf)),
+    rows.length === 0
+      ? h("p", {}, "Nothing was measured.")
+      : table(["", ...report.runs.map(variantName)], rows.map(cellsOf)),
     h(
       "p",
       { class: "note" },

@@ -5,6 +5,7 @@ import { enumerate, instant, percent, plain, whole } from "../maths/format.ts";
 import { describe, packetsOf } from "../maths/verdict.ts";
 import type { Report, Run } from "../model.ts";
 import { dashes, variantVariable } from "../theme.ts";
+import { linkTo } from "./links.ts";
 import { alike, count, sentence, table } from "./parts.ts";
 import { outcome, repetitionNote } from "./words.ts";
 
@@ -95,14 +96,6 @@ export function verdicts(report: Report): HTMLElement {
   );
 }
 
-/** The sections, as opposed to charts, that show figures. */
-const SECTIONS = ["accuracy", "summary", "figures"];
-
-/** The place on the page of a chart or section that shows figures. */
-export function anchor(chart: string): string {
-  return SECTIONS.includes(chart) ? `#${chart}` : `#chart-${chart}`;
-}
-
 /** The expectations, those not met first, each with a link to the chart that shows its figure. */
 export function expectations(report: Report): HTMLElement | null {
   const all = report.runs.flatMap((run) => run.expectations.map((expectation) => ({ run, expectation })));
@@ -116,7 +109,7 @@ export function expectations(report: Report): HTMLElement | null {
       h("code", {}, metric),
       measured ?? "not measured",
       bounds,
-      h("a", { href: anchor(chart) }, "show"),
+      linkTo(chart, undefined, "show"),
     ];
   };
   const head = ["", "Run", "Figure", "Measured", "Expected", ""];

@@ -134,3 +134,12 @@ export function rangeOver(run: Run, figure: string, say: (value: number) => stri
 export function rounds(runs: Run[]): number {
   return 1 + Math.floor(Math.max(0, ...runs.map((run) => run.look)) / PALETTE.length);
 }
+
+/** Why the goodput of some runs is above the rate of the link; empty if that of none is. */
+export function aboveLink(runs: Pick<Run, "drops">[]): string {
+  if (runs.length === 0) return "";
+  const why = runs.some((run) => run.drops > 0)
+    ? "TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once"
+    : "it counts whole packets, and few of them fit into the time over which it is averaged";
+  return `Goodput above the rate of the link: ${why}.`;
+}

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Entry;
-use crate::judgement::{ABOUT, Best, Candidate, Figures, Purpose, good_for, shares_words};
+use crate::judgement::{
+    ABOUT, Best, Candidate, Figures, Purpose, good_for, is_undecided, shares_words,
+};
 use sluice_recording::figures::median;
 
 /// The results of an algorithm over all scenarios in which it is compared with others.
@@ -94,7 +96,7 @@ pub fn overall(entries: &[Entry]) -> Vec<Overall> {
 }
 
 /// Groups the variants of a scenario by setting, and those of a setting by backend. Groups in which
-/// fewer than two algorithms are compared are left out.
+/// fewer than two algorithms are compared are left out, and those in which none can be judged.
 fn comparable(entry: &Entry) -> Vec<Vec<Vec<&Candidate>>> {
     let mut settings: Vec<Vec<Vec<&Candidate>>> = Vec::new();
     for one in entry.rows.iter().map(|row| &row.candidate) {
@@ -115,7 +117,7 @@ fn comparable(entry: &Entry) -> Vec<Vec<Vec<&Candidate>>> {
         setting.retain(|rivals| {
             let algorithms: BTreeSet<&str> =
                 rivals.iter().map(|one| one.algorithm.as_str()).collect();
-            algorithms.len() > 1
+            algorithms.len() > 1 && !is_undecided(rivals, &Best::of(rivals))
         });
     }
     settings.retain(|setting| !setting.is_empty());

@@ -618,6 +618,28 @@ fn queues_that_perform_alike_have_no_merit() {
 }
 
 #[test]
+fn where_nothing_arrives_no_queue_is_judged() {
+    let failed = |name: &str| {
+        let mut row = row(name, 0.0, 0.0, None, 10_000.0);
+        row.candidate.figures.p95 = None;
+        row.candidate.figures.lost_probes = 1.0;
+        row
+    };
+    let rows = || vec![failed("codel"), failed("pie")];
+    for one in judge(&rows()) {
+        assert_eq!(one.in_words().outcome, "no queue can be judged", "{one:?}");
+    }
+    assert!(overall(&[entry(rows())]).is_empty());
+    // Nor does it count beside a comparison that codel wins.
+    let won = vec![
+        row("codel", 9.5, 22.0, None, 0.0),
+        row("pie", 9.5, 60.0, None, 0.0),
+    ];
+    let all = overall(&[entry(rows()), entry(won)]);
+    assert!(all.iter().all(|one| one.comparisons == 1), "{all:?}");
+}
+
+#[test]
 fn few_losses_speak_for_the_queue_that_has_the_fewest() {
     let rows = [
         row("codel", 9.5, 22.0, None, 300.0),

@@ -30,6 +30,8 @@ pub(crate) struct Assessment {
     pub has_rivals: bool,
     /// Whether all queues are about equally good.
     pub is_draw: bool,
+    /// Whether no queue has a merit, because too little arrived through all of them.
+    pub is_undecided: bool,
     /// The figures, in words.
     pub why: String,
 }
@@ -42,6 +44,7 @@ impl Assessment {
             (false, _) => String::new(),
             (true, false) => format!("best for {}", purposes.join(", and for ")),
             (true, true) if self.is_draw => "about as good as the others".to_owned(),
+            (true, true) if self.is_undecided => "no queue can be judged".to_owned(),
             (true, true) => "another queue is better".to_owned(),
         };
         Judgement {
@@ -159,6 +162,7 @@ fn assess(one: &Candidate, rivals: &[&Candidate]) -> Assessment {
     let why: Vec<String> = why.into_iter().filter(|words| !words.is_empty()).collect();
     Assessment {
         is_draw: best.is_draw() && good_for.is_empty(),
+        is_undecided: is_undecided(rivals, &best),
         has_rivals,
         good_for,
         why: match why.is_empty() {
@@ -284,6 +288,13 @@ impl Best {
         let both = self.least_page.zip(self.most_page);
         both.is_some_and(|(least, most)| most > ABOUT * least)
     }
+}
+
+/// Whether no queue is better than another, and they are not about equally good either: no goodput, no delay
+/// and nothing else was measured by which they could be judged.
+pub(crate) fn is_undecided(rivals: &[&Candidate], best: &Best) -> bool {
+    let has_merit = |one: &&Candidate| !good_for(&one.figures, best).is_empty();
+    !best.is_draw() && !rivals.iter().any(has_merit)
 }
 
 /// Whether the goodput is enough for the delay, by as many rows of [`ENOUGH`] as there are `bounds`.
