@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::compare;
 use super::panel::{Cloud, Line, Look, Panel};
 use super::scale::Scale;
-use super::{Figure, FigureKind, FlowLines};
+use super::{Figure, FigureKind, FlowLines, compare, flow_looks};
 use crate::model::{
     Backend, Cdf, Direction, Fact, Flow, Ping, Queue, Report, Run, Series, Verdict,
 };
@@ -107,6 +106,10 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         let is_sum = sums_flows(report, figure.flows) && figure.kind == FigureKind::Time;
         let subject = if is_sum { "all flows together, " } else { "" };
         sentences.push(format!("Goodput: {subject}{windows}."));
+        if has_dashed_flows(report, figure) {
+            sentences.push("Colours: runs; dashes: flows.".to_owned());
+            sentences.extend(flow_looks::repeated(report));
+        }
         if DIRECTIONS
             .into_iter()
             .any(|direction| exceeds_link(report, direction, figure.flows))
@@ -251,33 +254,25 @@ fn shared_facts(report: &Report, is_of_window: bool) -> String {
 
 pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {
     let mut lines = link_lines(report, direction);
-    for run in &report.runs {
-        let variant = run.look as usize;
-        let of_direction: Vec<&Flow> = run
-            .flows
-            .iter()
-            .filter(|flow| flow.direction == direction)
-            .collect();
-        if of_direction.is_empty() {
-            continue;
-        }
-        if sums_flows(report, flows) {
+    if sums_flows(report, flows) {
+        for run in &report.runs {
+            let of_direction: Vec<&Flow> = run
+                .flows
+                .iter()
+                .filter(|flow| flow.direction == direction)
+                .collect();
+            if of_direction.is_empty() {
+                continue;
+            }
             let sum = Series::sum(
                 of_direction.iter().map(|flow| &flow.goodput_mbps),
                 run.goodput_step_s,
             );
-            lines.push(Line::of(Look::Variant(variant), &sum));
-        } else {
-            for (place, flow) in of_direction.iter().enumerate() {
-                // In a single run, each flow has its own colour.
-                let hue = if report.runs.len() == 1 {
-                    place
-                } else {
-                    variant
-                };
-                lines.push(Line::of(Look::Variant(hue), &flow.goodput_mbps));
-            }
+            lines.push(Line::of(Look::Variant(run.look as usize), &sum));
         }
+    } else {
+        let flows = flow_looks::of_direction(report, direction).into_iter();
+        lines.extend(flows.map(|(look, flow)| Line::of(look, &flow.goodput_mbps)));
     }
     if lines.iter().all(|line| line.look == Look::Reference) {
         lines.clear();
@@ -527,6 +522,15 @@ fn sums_flows(report: &Report, flows: FlowLines) -> bool {
             report.runs.len() > 1 && report.runs.iter().any(is_any_of_several)
         }
     }
+}
+
+/// Whether a figure has lines of several flows of several runs.
+pub(super) fn has_dashed_flows(report: &Report, figure: &Figure) -> bool {
+    let is_each = match figure.kind {
+        FigureKind::Time => !sums_flows(report, figure.flows),
+        kind => kind == FigureKind::Flows,
+    };
+    is_each && report.runs.len() > 1 && flow_looks::names(report).len() > 1
 }
 
 fn each_ping(
