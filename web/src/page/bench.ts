@@ -204,12 +204,14 @@ export class Bench {
       const unit = all.find((repeat) => repeat.figure === figure)?.unit ?? "";
       const caption = `Dots: repetitions; line: median; band: ${this.bandWords()}.`;
       const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
+      const others = runs.filter((run) => !run.repeats.some((repeat) => repeat.figure === figure));
       chart.setRows(
         runs.flatMap((run) =>
           run.repeats
             .filter((repeat) => repeat.figure === figure)
             .map((repeat) => ({ label: run.name + measuredIn(run, repeat), variant: run.look, ...repeat })),
         ),
+        others.map((run) => run.name),
       );
       return chart;
     });
