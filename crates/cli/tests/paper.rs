@@ -209,7 +209,7 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
     assert_eq!(place.ok(&quiet), "report: t.svg\n");
     let bare = ["report", "out", "-q", "--bare", "--svg", "t.svg"];
     let said = place.ok(&bare);
-    assert!(said.contains("the repetition with seed 1 of 3"), "{said}");
+    assert!(said.contains("the repetition with seed 1, one of 3"), "{said}");
 
     // Two queues of one scenario are compared, each with its repetitions. The answer comes first.
     let compared = place.ok(&["compare", "out/fifo", "out/red"]);

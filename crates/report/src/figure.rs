@@ -7,6 +7,7 @@
 mod compare;
 pub mod curve;
 mod dots;
+mod facts;
 mod flow_looks;
 mod heat;
 mod needs;

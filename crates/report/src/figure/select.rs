@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use super::panel::{Cloud, Line, Look, Panel};
 use super::scale::Scale;
-use super::{Figure, FigureKind, FlowLines, compare, flow_looks};
-use crate::model::{
-    Backend, Cdf, Direction, Fact, Flow, Ping, Queue, Report, Run, Series, Verdict,
-};
+use super::{Figure, FigureKind, FlowLines, compare, facts, flow_looks};
+use crate::model::{Cdf, Direction, Flow, Ping, Queue, Report, Run, Series, Verdict};
 use crate::thin::thin_series;
 
 /// Delays get a logarithmic axis if the medians of the variants differ by more than this factor.
@@ -79,7 +77,7 @@ pub fn shown_repetition(report: &Report, kind: FigureKind) -> Option<String> {
     }
     let run = report.runs.iter().find(|run| run.repetitions.len() > 1)?;
     Some(format!(
-        "Drawn is the repetition with seed {} of {}.",
+        "Drawn is the repetition with seed {}, one of {}.",
         run.shown_seed,
         run.repetitions.len()
     ))
@@ -161,9 +159,13 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         let (from, to) = (report.start_s, ends.fold(0.0, f64::max));
         sentences.push(format!("Delays: those from {from} to {to} s."));
     }
-    let facts = shared_facts(report, is_of_window);
-    if !facts.is_empty() {
-        sentences.push(format!("In all runs: {facts}."));
+    let shared = facts::shared(report, is_of_window);
+    if !shared.is_empty() {
+        sentences.push(format!("In all runs: {shared}."));
+    }
+    let queues = facts::queues(report, figure.words());
+    if !queues.is_empty() {
+        sentences.push(format!("Queues: {queues}."));
     }
     sentences.join(" ")
 }
@@ -204,9 +206,6 @@ const fn shows_one_queue(kind: FigureKind) -> bool {
     )
 }
 
-/// The facts about the machine that ran an experiment.
-const MACHINE: [&str; 3] = ["host", "kernel", "started"];
-
 /// Whether a line of goodput is above the rate of the link by more than rounding.
 fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool {
     let panel = goodput_panel(report, direction, flows);
@@ -226,30 +225,6 @@ const fn has_delays(kind: FigureKind) -> bool {
         kind,
         FigureKind::Distribution | FigureKind::Tail | FigureKind::Box
     )
-}
-
-/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms". In a picture of a window, the
-/// warm-up that figures leave out is none of them.
-fn shared_facts(report: &Report, is_of_window: bool) -> String {
-    let Some((first, others)) = report.runs.split_first() else {
-        return String::new();
-    };
-    // A simulation gives the same figures on every machine.
-    let is_live = report.runs.iter().any(|run| run.backend != Backend::Sim);
-    let is_repeated = report.runs.iter().any(|run| run.repetitions.len() > 1);
-    let matters = |fact: &&Fact| {
-        let label = fact.label.as_str();
-        let is_other = (is_repeated && label == "seed") || (is_of_window && label == "figures");
-        (is_live || !MACHINE.contains(&label)) && !is_other
-    };
-    let shared: Vec<String> = first
-        .facts
-        .iter()
-        .filter(matters)
-        .filter(|fact| others.iter().all(|run| run.facts.contains(fact)))
-        .map(|fact| format!("{} {}", fact.label, fact.value))
-        .collect();
-    shared.join("; ")
 }
 
 pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {

@@ -3,7 +3,7 @@
 use sluice_core::{Bytes, Span};
 
 use super::super::field::{Dscp, Word};
-use super::super::schema::keys;
+use super::super::schema::{beyond_defaults, keys};
 use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured};
 
@@ -42,7 +42,8 @@ impl FlowType for Rr {
     }
 
     fn describe(&self) -> String {
-        format!("requests of {} for {}", self.request, self.response)
+        let others = beyond_defaults(self, &["request", "response"]);
+        format!("requests of {} for {}{others}", self.request, self.response)
     }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {

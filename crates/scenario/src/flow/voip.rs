@@ -3,7 +3,7 @@
 use sluice_core::{Rate, Span};
 
 use super::super::field::Dscp;
-use super::super::schema::keys;
+use super::super::schema::{beyond_defaults, keys};
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
@@ -55,6 +55,7 @@ impl FlowType for Voip {
     }
 
     fn describe(&self) -> String {
-        "one direction of a call with G.711".to_owned()
+        let others = beyond_defaults(self, &[]);
+        format!("one direction of a call with G.711{others}")
     }
 }
