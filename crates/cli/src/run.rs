@@ -19,7 +19,8 @@ use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{
-    FolderLock, Keep, PAGE, RecordError, Recording, outdated_runs, settle_abandoned,
+    FolderLock, Keep, PAGE, RecordError, Recording, other_repetitions, outdated_runs,
+    repetitions_in_words, settle_abandoned,
 };
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
@@ -337,6 +338,9 @@ fn conclude(
     let mut remarks = Vec::new();
     for ((experiment, executed), pictures) in suite.experiments.iter().zip(executed).zip(pictures) {
         say_outdated(&outdated_runs(&experiment.output));
+        if let Some(words) = repetitions_in_words(&other_repetitions(&experiment.output)) {
+            eprintln!("sluice: warning: {words}");
+        }
         if suite.is_many && !executed.results.is_empty() {
             let _ = writeln!(text, "{}", experiment.name);
         }
