@@ -86,6 +86,23 @@ pub fn other_repetitions(folder: &Path) -> Vec<PathBuf> {
     others
 }
 
+/// Returns the folders of the runs that the last `sluice run` into `folder` has written or reused, and that are
+/// no longer there.
+pub fn missing_runs(folder: &Path) -> Vec<PathBuf> {
+    let listed = listed(folder).into_iter().map(|name| folder.join(name));
+    listed.filter(|dir| !dir.join(RUN_JSON).is_file()).collect()
+}
+
+/// Says that the runs in `folders` are missing; `None` if there are none.
+pub fn missing_in_words(folders: &[PathBuf]) -> Option<String> {
+    let above = folders.first()?.parent().unwrap_or(Path::new(""));
+    Some(format!(
+        "`{}` lacks runs that its summary.json lists: {}; `sluice run` makes them again",
+        above.display(),
+        names(folders)
+    ))
+}
+
 /// Returns the runs in the folder of a scenario, if some of them are not in its list. Runs that cannot be
 /// read are skipped.
 fn beside_listed(folder: &Path) -> Vec<Recording> {
@@ -222,6 +239,15 @@ mod tests {
         fs::write(&path, partial.to_string()).unwrap();
         assert_eq!(other_repetitions(temp.path()), others);
         fs::remove_dir_all(at("a.seed-6")).unwrap();
+        // Runs without a place in the list are not missed, and one of the list is.
+        assert_eq!(missing_runs(temp.path()), Vec::<PathBuf>::new());
+        let (listed, moved) = (at("b.seed-1"), at("moved"));
+        fs::rename(&listed, &moved).unwrap();
+        let missing = missing_runs(temp.path());
+        assert_eq!(missing, [listed.clone()]);
+        let words = missing_in_words(&missing).unwrap();
+        assert!(words.contains("lists: `b.seed-1`;"), "{words}");
+        fs::rename(&moved, &listed).unwrap();
 
         // Without a list, all are shown, and are no repetitions of each other.
         let mut names = ["a.seed-1", "a.seed-2", "a.seed-5"].map(at).to_vec();
