@@ -48,6 +48,12 @@ impl FlowType for Ping {
         "loss",
         "jitter",
         "mos",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
     ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Ping;

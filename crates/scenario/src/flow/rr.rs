@@ -33,7 +33,21 @@ impl FlowType for Rr {
     const DOC: &'static str = "Requests and responses over one TCP connection. Each request follows \
         the previous response. Requests go in the `direction`. The flow measures the time from a \
         request to its complete response.";
-    const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max", "jitter"];
+    const METRICS: &'static [&'static str] = &[
+        "min",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "jitter",
+        "loss",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
+    ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::TcpPing;
 

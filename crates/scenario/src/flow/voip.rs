@@ -46,6 +46,12 @@ impl FlowType for Voip {
         "down.max",
         "down.mean",
         "down.deviation",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
     ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Voip;

@@ -46,6 +46,12 @@ impl FlowType for Web {
         "fct.p95",
         "fct.p99",
         "fct.max",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
     ];
     const MEASURED: Measured = Measured::Connections;
     const FLENT: FlentSeries = FlentSeries::Http;
