@@ -458,10 +458,13 @@ fn load_pictures(
     suite.experiments.iter().map(load).collect()
 }
 
-/// Writes the table of all figures of all runs.
+/// Writes the table of all figures of all runs. As in an export of the folder, the scenario is named by its
+/// title, which is all that recordings have.
 fn write_figures(experiment: &Experiment, results: &[VariantResult]) -> Option<Failure> {
     let path = experiment.output.join(FIGURES);
-    let written = write_own(&path, tidy(results).as_bytes());
+    let title = experiment.runs.first();
+    let title = title.map(|run| run.variant.scenario.title.as_str());
+    let written = write_own(&path, tidy(results, title).as_bytes());
     written.err().map(|error| failure(experiment, error))
 }
 

@@ -1,5 +1,7 @@
 //! Earlier runs in the folder of new ones.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 #[test]
@@ -36,7 +38,7 @@ fn live_runs_are_not_replaced_by_simulations_unless_asked_for() {
 #[test]
 fn repetitions_of_earlier_commands_that_reports_count_are_named() {
     let place = Place::new();
-    place.write("s.toml", SCENARIO);
+    place.write("s.toml", &format!("title = \"Two queues\"{SCENARIO}"));
     let run = ["run", "s.toml", "-o", "out", "--repeat", "2"];
     let first = text(&place.run(&run).stderr);
     assert!(!first.contains("further repetitions"), "{first}");
@@ -54,4 +56,16 @@ fn repetitions_of_earlier_commands_that_reports_count_are_named() {
     };
     // Two variants with two seeds each, and with three.
     assert_eq!((rows("out/figures.csv"), rows("tidy.csv")), (4, 6));
+    // Both tables have the title of the scenario.
+    let scenarios = |path: &str| {
+        let table = fs::read_to_string(place.path(path)).expect("a table");
+        let cells = table
+            .lines()
+            .skip(1)
+            .filter_map(|row| row.split(',').next());
+        cells.map(str::to_owned).collect::<BTreeSet<String>>()
+    };
+    for path in ["out/figures.csv", "tidy.csv"] {
+        assert_eq!(scenarios(path), BTreeSet::from(["Two queues".to_owned()]));
+    }
 }

@@ -480,8 +480,9 @@ fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
 }
 
 /// Formats one row per run: its place on the axes of the matrix, backend, seed, and every figure in
-/// base units. An empty field is a figure that was not measured.
-pub fn tidy(results: &[VariantResult]) -> String {
+/// base units. An empty field is a figure that was not measured. The scenario is its `title`; without one,
+/// that of each result.
+pub fn tidy(results: &[VariantResult], title: Option<&str>) -> String {
     let axes = axes(results);
     let keys: Vec<&String> = axes
         .iter()
@@ -508,7 +509,7 @@ pub fn tidy(results: &[VariantResult]) -> String {
         let own = coordinates(result);
         for run in &result.runs {
             let mut cells = vec![
-                result.scenario.clone(),
+                title.unwrap_or(&result.scenario).to_owned(),
                 result.variant.clone(),
                 result.backend.word().to_owned(),
                 run.seed.to_string(),
