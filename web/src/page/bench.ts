@@ -220,7 +220,9 @@ export class Bench {
   /** What the band over the repetitions is: of few, it can only be their range. */
   private bandWords(): string {
     const most = Math.max(...this.report.runs.map((run) => run.repetitions.length));
-    return most < 6 ? "from the smallest to the largest" : "confidence interval of the median of at least 95\u00a0%";
+    return most < 6
+      ? "from the smallest to the largest"
+      : "confidence interval of the median of at least 95\u00a0%";
   }
 
   private fillComparisons(): void {
