@@ -98,7 +98,7 @@ impl<'a> Placed<'a> {
     fn place(&mut self, flow: &'a Flow, flows: &[&Flow], taken: &[usize]) -> usize {
         let name = flow.name.as_str();
         let is_here = |name: &&str| flows.iter().any(|flow| flow.name == *name);
-        let free = || (0..self.names.len()).filter(|place| !taken.contains(place));
+        let free = || (0..self.names.len()).filter(move |place| !taken.contains(place));
         let known = free().find(|place| self.names[*place].contains(&name));
         let shared = || free().find(|place| !self.names[*place].iter().any(is_here));
         let Some(place) = known.or_else(shared) else {

@@ -72,7 +72,7 @@ pub fn figures(
         Some(ping(s)?.p99_ns as f64 / 1e6)
     });
     for (direction, name) in [Direction::Up, Direction::Down].into_iter().zip(busiest) {
-        let of_all = || all.iter().filter_map(|summary| pipe(summary, name));
+        let of_all = || all.iter().filter_map(move |summary| pipe(summary, name));
         let has_waits = |pipe: &PipeSummary| pipe.sojourn.is_some_and(|s| s.p99_ns >= 100_000);
         if !of_all().any(has_waits) {
             continue;
