@@ -4,7 +4,7 @@ import { ChartGroup } from "../src/charts/group.ts";
 import { corners, delayCdf, empiricalCdf, quantile, rangeOf, shareAtMost } from "../src/maths/cdf.ts";
 import { splitFacts } from "../src/maths/facts.ts";
 import { bytes, enumerate, megabits, milliseconds, percent, plain, whole } from "../src/maths/format.ts";
-import { distinct, shortened } from "../src/maths/names.ts";
+import { distinct, shortened, shortenedApart } from "../src/maths/names.ts";
 import { batches, Places } from "../src/maths/places.ts";
 import { besidePointer, inside } from "../src/maths/range.ts";
 import { fitting } from "../src/maths/rows.ts";
@@ -52,6 +52,24 @@ test("short names keep what distinguishes them", () => {
   assert.deepEqual(distinct(["a-b"]), ["a-b"]);
   assert.deepEqual(distinct(["a-b", "a"]), ["a-b", "a"]);
   assert.equal(shortened("target=160ms", 7), "tar…0ms");
+  // A comma and a blank are one separator, which stays between what it separates.
+  assert.deepEqual(distinct(["fifo, ping", "codel, rr"]), ["fifo, ping", "codel, rr"]);
+  assert.deepEqual(distinct(["fifo, ping", "codel, ping"]), ["fifo", "codel"]);
+});
+
+test("names that differ are not cut to the same", () => {
+  const slow = ["fifo rate=10Mbit/s", "codel rate=10Mbit/s", "fq rate=10Mbit/s"];
+  const runs = slow.flatMap((name) => [name, name.replace("10", "40")]);
+  const queues = runs.flatMap((name) => [`${name}, ping`, `${name}, rr`]);
+  // A cut in the middle of 20 characters hides the rates of `fifo` and `codel`.
+  assert.equal(new Set(queues.map((name) => shortened(name, 20))).size, 8);
+  const short = shortenedApart(distinct(queues), [20, 40]);
+  assert.equal(new Set(short).size, 12);
+  assert.ok(short.every((name) => name.length <= 20));
+  // No two of their characters tell these three apart, so that they get the larger room.
+  const names = ["ab-1-xy", "ab-2-xy", "cb-1-xz"];
+  assert.deepEqual(shortenedApart(names, [3, 7]), names);
+  assert.deepEqual(shortenedApart(["aaaaaa1bbb", "aaaaaa2bbb"], [3, 4]), ["aa…b", "aa…b"]);
 });
 
 test("a call has a score and no round trip", () => {

@@ -221,7 +221,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             files.push(path.clone());
         }
         if let Some(path) = &args.tidy {
-            write_file(path, figures::tidy(&results).as_bytes())?;
+            write_file(path, figures::tidy(&results, None).as_bytes())?;
             files.push(path.clone());
         }
     }

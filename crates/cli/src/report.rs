@@ -10,8 +10,8 @@ use sluice_core::Span;
 use sluice_lab::table;
 use sluice_recording::PAGE;
 use sluice_recording::{
-    ReadError, RecordError, Recording, Unfinished, outdated_in_words, settle_abandoned,
-    take_outdated, take_unfinished,
+    ReadError, RecordError, Recording, Unfinished, missing_in_words, missing_runs,
+    outdated_in_words, settle_abandoned, take_outdated, take_unfinished,
 };
 use sluice_report::pages::{PageError, link_repetitions, own_page, write_file, write_own};
 use sluice_report::picture::{
@@ -390,6 +390,9 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
         .collect::<Result<Vec<_>, _>>()?;
     let left_out = take_unfinished(&mut recordings);
     say_outdated(&take_outdated(&mut recordings));
+    if let Some(words) = missing_in_words(&missing_runs(folder)) {
+        eprintln!("sluice: warning: {words}");
+    }
     if recordings.is_empty() {
         return Err(ReportError::Unfinished {
             path: folder.to_owned(),

@@ -19,7 +19,8 @@ use sluice_lab::table;
 use sluice_recording::expect::Outcome;
 use sluice_recording::results::VariantResult;
 use sluice_recording::{
-    FolderLock, Keep, PAGE, RecordError, Recording, outdated_runs, settle_abandoned,
+    FolderLock, Keep, PAGE, RecordError, Recording, other_repetitions, outdated_runs,
+    repetitions_in_words, settle_abandoned,
 };
 use sluice_report::export::figures::tidy;
 use sluice_report::index::write_index;
@@ -342,6 +343,9 @@ fn conclude(
     let mut remarks = Vec::new();
     for ((experiment, executed), pictures) in suite.experiments.iter().zip(executed).zip(pictures) {
         say_outdated(&outdated_runs(&experiment.output));
+        if let Some(words) = repetitions_in_words(&other_repetitions(&experiment.output)) {
+            eprintln!("sluice: warning: {words}");
+        }
         if suite.is_many && !executed.results.is_empty() {
             let _ = writeln!(text, "{}", experiment.name);
         }
@@ -459,10 +463,13 @@ fn load_pictures(
     suite.experiments.iter().map(load).collect()
 }
 
-/// Writes the table of all figures of all runs.
+/// Writes the table of all figures of all runs. As in an export of the folder, the scenario is named by its
+/// title, which is all that recordings have.
 fn write_figures(experiment: &Experiment, results: &[VariantResult]) -> Option<Failure> {
     let path = experiment.output.join(FIGURES);
-    let written = write_own(&path, tidy(results).as_bytes());
+    let title = experiment.runs.first();
+    let title = title.map(|run| run.variant.scenario.title.as_str());
+    let written = write_own(&path, tidy(results, title).as_bytes());
     written.err().map(|error| failure(experiment, error))
 }
 

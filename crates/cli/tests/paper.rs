@@ -209,7 +209,10 @@ fn repetitions_are_one_report_with_medians_and_spread_everywhere() {
     assert_eq!(place.ok(&quiet), "report: t.svg\n");
     let bare = ["report", "out", "-q", "--bare", "--svg", "t.svg"];
     let said = place.ok(&bare);
-    assert!(said.contains("the repetition with seed 1 of 3"), "{said}");
+    assert!(
+        said.contains("the repetition with seed 1, one of 3"),
+        "{said}"
+    );
 
     // Two queues of one scenario are compared, each with its repetitions. The answer comes first.
     let compared = place.ok(&["compare", "out/fifo", "out/red"]);
@@ -490,9 +493,10 @@ fn own_tables(place: &Place) {
     assert_eq!(lines[0], "| Queue | Ping (s) | total.goodput (kbit/s) |");
     assert_eq!(
         lines.len(),
-        4,
-        "a heading, a rule and two variants: {lines:?}"
+        6,
+        "a heading, a rule, two variants, and what they are: {lines:?}"
     );
+    assert_eq!(lines[5], "Medians of 2 runs.");
     // Two digits of a ping below a second, and a whole number of kbit/s.
     let cells: Vec<&str> = lines[2]
         .trim_matches('|')

@@ -67,7 +67,10 @@ pub use files::read_text;
 pub use identity::{identity_of, program, set_program};
 pub use keep::Keep;
 pub use lock::FolderLock;
-pub use outdated::{outdated_in_words, outdated_runs, take_outdated};
+pub use outdated::{
+    missing_in_words, missing_runs, other_repetitions, outdated_in_words, outdated_runs,
+    repetitions_in_words, take_outdated,
+};
 pub use pages::{Pages, PagesError};
 pub use passages::Passage;
 pub use program::{ProgramEntry, ProgramRecord};

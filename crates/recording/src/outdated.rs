@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::repetitions::Version;
-use crate::{RUN_JSON, Recording, read_text};
+use crate::{RUN_JSON, Recording, read_text, repetitions, take_unfinished};
 
 /// Takes from `recordings` the runs of an earlier version of their scenario, their program or its
 /// algorithms, and returns their folders.
@@ -57,9 +57,55 @@ pub fn take_outdated(recordings: &mut Vec<Recording>) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders of such runs in the folder of a scenario. Runs that cannot be read are
-/// skipped.
+/// Returns the folders of such runs in the folder of a scenario. Runs that cannot be read are skipped.
 pub fn outdated_runs(folder: &Path) -> Vec<PathBuf> {
+    take_outdated(&mut beside_listed(folder))
+}
+
+/// Returns the folders of the runs that the last `sluice run` into `folder` has neither written nor reused,
+/// although they are repetitions of its runs: they are complete, and only their seeds differ. Reports,
+/// exports and comparisons count them.
+pub fn other_repetitions(folder: &Path) -> Vec<PathBuf> {
+    let mut recordings = beside_listed(folder);
+    take_outdated(&mut recordings);
+    take_unfinished(&mut recordings);
+    let listed = listed(folder);
+    let is_listed = |one: &Recording| {
+        one.dir()
+            .file_name()
+            .is_some_and(|name| listed.contains(name))
+    };
+    let mut others: Vec<PathBuf> = Vec::new();
+    for group in repetitions(recordings) {
+        if group.iter().any(is_listed) {
+            let unlisted = group.iter().filter(|one| !is_listed(one));
+            others.extend(unlisted.map(|one| one.dir().to_owned()));
+        }
+    }
+    others.sort();
+    others
+}
+
+/// Returns the folders of the runs that the last `sluice run` into `folder` has written or reused, and that are
+/// no longer there.
+pub fn missing_runs(folder: &Path) -> Vec<PathBuf> {
+    let listed = listed(folder).into_iter().map(|name| folder.join(name));
+    listed.filter(|dir| !dir.join(RUN_JSON).is_file()).collect()
+}
+
+/// Says that the runs in `folders` are missing; `None` if there are none.
+pub fn missing_in_words(folders: &[PathBuf]) -> Option<String> {
+    let above = folders.first()?.parent().unwrap_or(Path::new(""));
+    Some(format!(
+        "`{}` lacks runs that its summary.json lists: {}; `sluice run` makes them again",
+        above.display(),
+        names(folders)
+    ))
+}
+
+/// Returns the runs in the folder of a scenario, if some of them are not in its list. Runs that cannot be
+/// read are skipped.
+fn beside_listed(folder: &Path) -> Vec<Recording> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut dirs: Vec<PathBuf> = entries
         .map(|entry| entry.path())
@@ -72,14 +118,35 @@ pub fn outdated_runs(folder: &Path) -> Vec<PathBuf> {
     }
     dirs.sort();
     let opened = dirs.iter().map(|dir| Recording::open(dir));
-    let mut recordings: Vec<Recording> = opened.flatten().collect();
-    take_outdated(&mut recordings)
+    opened.flatten().collect()
 }
 
 /// Says that the runs in `folders` were left out; `None` if there are none.
 pub fn outdated_in_words(folders: &[PathBuf]) -> Option<String> {
-    let first = folders.first()?;
-    let above = first.parent().unwrap_or(Path::new(""));
+    let above = folders.first()?.parent().unwrap_or(Path::new(""));
+    Some(format!(
+        "`{}` has runs of an earlier version of the scenario, the program or its algorithms, or of \
+         another kernel, which reports, exports and comparisons leave out: {}; remove their folders, or \
+         choose another folder (-o DIR)",
+        above.display(),
+        names(folders)
+    ))
+}
+
+/// Says that the runs in `folders` are further repetitions; `None` if there are none.
+pub fn repetitions_in_words(folders: &[PathBuf]) -> Option<String> {
+    let above = folders.first()?.parent().unwrap_or(Path::new(""));
+    Some(format!(
+        "`{}` has further repetitions, with other seeds, that reports, exports and comparisons count and the \
+         figures, expectations and pictures of `sluice run` do not: {}; remove their folders, or choose another \
+         folder (-o DIR)",
+        above.display(),
+        names(folders)
+    ))
+}
+
+/// Names the first runs.
+fn names(folders: &[PathBuf]) -> String {
     let name = |dir: &PathBuf| {
         let name = dir.file_name().unwrap_or_default().to_string_lossy();
         format!("`{name}`")
@@ -88,13 +155,7 @@ pub fn outdated_in_words(folders: &[PathBuf]) -> Option<String> {
     if let more @ 1.. = folders.len().saturating_sub(MOST_NAMED) {
         names.push(format!("{more} more"));
     }
-    Some(format!(
-        "`{}` has runs of an earlier version of the scenario, the program or its algorithms, or of \
-         another kernel, which reports, exports and comparisons leave out: {}; remove their folders, or \
-         choose another folder (-o DIR)",
-        above.display(),
-        names.join(", ")
-    ))
+    names.join(", ")
 }
 
 /// The names of the folders that the last `sluice run` into `folder` has written or reused.
@@ -114,7 +175,7 @@ const MOST_NAMED: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{End, Environment, RunWriter, repetitions};
+    use crate::{End, Environment, RunWriter};
     use serde_json::{Value, json};
     use sluice_core::Time;
     use sluice_scenario::{Backend, Scenario};
@@ -162,6 +223,31 @@ mod tests {
         fs::write(at("summary.json"), summary).unwrap();
         let left = ["a.seed-3", "a.seed-4", "b.seed-3"].map(at);
         assert_eq!(outdated_runs(temp.path()), left);
+        // The other runs differ from those of the list in their seed only. An unfinished one is none.
+        let others = ["a.seed-2", "a.seed-5", "b.seed-2"].map(at);
+        assert_eq!(other_repetitions(temp.path()), others);
+        let words = repetitions_in_words(&others).unwrap();
+        assert!(
+            words.contains("count and the figures, expectations and pictures of `sluice run` do not: `a.seed-2`, `a.seed-5`, `b.seed-2`;"),
+            "{words}"
+        );
+        run(&at("a.seed-6"), Sim, current);
+        let path = at("a.seed-6").join(RUN_JSON);
+        let mut partial: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        partial["status"] = json!("partial");
+        partial["reason"] = json!("interrupted");
+        fs::write(&path, partial.to_string()).unwrap();
+        assert_eq!(other_repetitions(temp.path()), others);
+        fs::remove_dir_all(at("a.seed-6")).unwrap();
+        // Runs without a place in the list are not missed, and one of the list is.
+        assert_eq!(missing_runs(temp.path()), Vec::<PathBuf>::new());
+        let (listed, moved) = (at("b.seed-1"), at("moved"));
+        fs::rename(&listed, &moved).unwrap();
+        let missing = missing_runs(temp.path());
+        assert_eq!(missing, [listed.clone()]);
+        let words = missing_in_words(&missing).unwrap();
+        assert!(words.contains("lists: `b.seed-1`;"), "{words}");
+        fs::rename(&moved, &listed).unwrap();
 
         // Without a list, all are shown, and are no repetitions of each other.
         let mut names = ["a.seed-1", "a.seed-2", "a.seed-5"].map(at).to_vec();

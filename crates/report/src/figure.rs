@@ -7,6 +7,8 @@
 mod compare;
 pub mod curve;
 mod dots;
+mod facts;
+mod flow_looks;
 mod heat;
 mod needs;
 mod panel;
@@ -296,6 +298,7 @@ pub fn svg(report: &Report, figure: &Figure) -> Result<String, FigureError> {
         legend: Legend {
             heading: String::new(),
             names: legend(report, figure),
+            patterns: patterns(report, figure),
             is_of_columns: figure.kind.has_columns(),
         },
         caption: caption(&panels),
@@ -334,16 +337,7 @@ fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
         && figure.flows != FlowLines::Sum
         && (run.flows.len() > 1 || pings.is_some())
     {
-        let names = select::DIRECTIONS.map(|direction| {
-            let of_it = run.flows.iter().filter(|f| f.direction == direction);
-            of_it.map(|flow| flow.name.as_str()).collect::<Vec<&str>>()
-        });
-        let most = names.iter().map(Vec::len).max().unwrap_or(0);
-        let entry = |place: usize| {
-            let of_place: Vec<&str> = names.iter().filter_map(|n| n.get(place)).copied().collect();
-            of_place.join(", ")
-        };
-        let flows = (0..most).map(|place| (entry(place), place));
+        let flows = flow_looks::names(report).into_iter();
         let (first, pings) = pings.unwrap_or_default();
         let pings = pings.iter().map(|ping| ping.name.clone()).zip(first..);
         return flows.chain(pings).collect();
@@ -358,6 +352,14 @@ fn legend(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
         (name, run.look as usize)
     };
     report.runs.iter().enumerate().map(name).collect()
+}
+
+/// Returns the names of the dashes: the flows, if several runs have lines of several.
+fn patterns(report: &Report, figure: &Figure) -> Vec<(String, usize)> {
+    match select::has_dashed_flows(report, figure) {
+        true => flow_looks::names(report),
+        false => Vec::new(),
+    }
 }
 
 /// Escapes text for HTML and SVG: element content, not attributes.

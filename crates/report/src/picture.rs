@@ -598,9 +598,6 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
 /// # Errors
 /// A table cannot be read.
 pub fn results(recordings: &[&Recording]) -> Result<Vec<VariantResult>, ReadError> {
-    let title = recordings
-        .first()
-        .map_or("", |one| one.run().title.as_str());
     let result = |(name, group): (String, Vec<&Recording>)| {
         let parts = |one: &Recording| {
             let summary = match one.stored_summary() {
@@ -609,11 +606,12 @@ pub fn results(recordings: &[&Recording]) -> Result<Vec<VariantResult>, ReadErro
             };
             Ok((one.clone(), summary, false))
         };
+        let title = group[0].run().title.clone();
         let parts = group
             .into_iter()
             .map(parts)
             .collect::<Result<_, ReadError>>()?;
-        let mut result = VariantResult::of(title.to_owned(), parts);
+        let mut result = VariantResult::of(title, parts);
         result.variant = name;
         Ok(result)
     };

@@ -85,7 +85,7 @@ pub fn report_with(recordings: &[&Recording], choice: Choice) -> Result<Report, 
         run.look = look;
         boxes::fill(&mut run, group, shown)?;
         if group.len() > 1 {
-            run.repeats = repeats::figures(&summaries, busiest, &subject.probes);
+            run.repeats = repeats::figures(&summaries, &flat, busiest, &subject.probes);
             run.expectations = expectations(shown, &summaries);
             run.figures = repeated_figures(&shown.run().scenario, &summaries);
             run.repetitions = group.iter().map(|one| one.run().seed).collect();

@@ -11,7 +11,7 @@ use sluice_core::{Bytes, Span};
 
 use super::error::{Problem, Problems};
 use super::field::{Dscp, Name, Word};
-use super::schema::{KeyDecl, Keys, Section, items, keys, names};
+use super::schema::{KeyDecl, Keys, Section, beyond_defaults, items, keys, names};
 use super::source::Place;
 use super::tree::{Node, Table, Value};
 use super::words::{Direction, TcpEcn};
@@ -271,8 +271,7 @@ macro_rules! declare {
                 match self { $(FlowKind::$type(_) => $type::FLENT,)+ }
             }
 
-            /// Describes its settings in a few words.
-            pub fn describe(&self) -> String {
+            fn describe(&self) -> String {
                 match self { $(FlowKind::$type(flow) => flow.describe(),)+ }
             }
 
@@ -387,6 +386,16 @@ impl FlowKind {
 }
 
 impl Flow {
+    /// Describes all settings that determine its traffic, without its name, its number and its times:
+    /// those of its type in a few words, and every other key that is not at its default.
+    pub fn describe(&self) -> String {
+        const NAMED: &[&str] = &["name", "count", "direction", "start", "stop"];
+        let own = self.kind.describe();
+        let tcp = self.tcp.as_ref();
+        let tcp = tcp.map_or(String::new(), |tcp| beyond_defaults(tcp, &[]));
+        own + &tcp + &beyond_defaults(&self.keys(), NAMED)
+    }
+
     /// Returns how long each flow lasts, unless the run ends before.
     pub fn life(&self) -> Span {
         self.stop.saturating_sub(self.start)
@@ -539,6 +548,15 @@ impl Flow {
     fn write(&self) -> Table {
         let mut table = Table::default();
         table.push("type", Value::text(self.kind.type_name()));
+        self.keys().write(&mut table);
+        self.kind.write(&mut table);
+        if let Some(settings) = &self.tcp {
+            settings.write(&mut table);
+        }
+        table
+    }
+
+    fn keys(&self) -> FlowKeys {
         FlowKeys {
             name: Some(Name(self.name.clone())),
             count: self.count,
@@ -552,12 +570,6 @@ impl Flow {
             host_down: self.host_down,
             class: self.class,
         }
-        .write(&mut table);
-        self.kind.write(&mut table);
-        if let Some(settings) = &self.tcp {
-            settings.write(&mut table);
-        }
-        table
     }
 }
 

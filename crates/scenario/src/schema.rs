@@ -162,6 +162,29 @@ pub(crate) fn read_key<F: Field>(
     Some(value)
 }
 
+/// Describes the keys of `keys` whose values are not their defaults, each behind a comma, without those in
+/// `named`: `, spacing poisson, ect`.
+pub(crate) fn beyond_defaults<K: Keys>(keys: &K, named: &[&str]) -> String {
+    let mut table = Table::default();
+    keys.write(&mut table);
+    let mut described = String::new();
+    for decl in K::KEYS.iter().filter(|decl| !named.contains(&decl.name)) {
+        let Some(node) = table.node(decl.name) else {
+            continue;
+        };
+        let value = node.value.to_string();
+        let part = match (decl.presence)() {
+            Presence::Default(default) if default == value => continue,
+            Presence::Default(default) if default == "false" && value == "true" => String::new(),
+            _ => format!(" {value}"),
+        };
+        described.push_str(", ");
+        described.push_str(decl.name);
+        described.push_str(&part);
+    }
+    described
+}
+
 /// Returns the presence of a key with `default`.
 pub(crate) fn presence<F: Field>(default: Option<F>) -> Presence {
     match default.or_else(F::absent) {

@@ -4,7 +4,7 @@ import type { Five } from "../maths/cdf.ts";
 import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
 import { type Box, labelBoxes, marginOf } from "../maths/labels.ts";
-import { distinct, shortened } from "../maths/names.ts";
+import { distinct, shortenedApart } from "../maths/names.ts";
 import type { Tradeoff } from "../model.ts";
 import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import { Axis, s } from "./svg.ts";
@@ -64,15 +64,20 @@ abstract class StillChart {
     this.draw();
   }
 
-  /** The width for the names of rows, and the longest name that fits. */
-  protected get names(): number {
-    return Math.min(150, Math.round(this.width * 0.34));
-  }
-
-  /** What distinguishes the labels of rows, as far as it fits. */
-  protected short(labels: string[]): string[] {
-    const most = Math.floor((this.names - 10) / 7);
-    return distinct(labels).map((label) => shortened(label, most));
+  /**
+   * The width for the names of rows, and for each label the name that distinguishes it from the others. If
+   * names would look alike, they get more room.
+   */
+  protected names(labels: string[]): { left: number; short: Map<string, string> } {
+    const usual = Math.min(150, Math.round(this.width * 0.34));
+    const wide = Math.min(300, Math.round(this.width * 0.5));
+    const most = (room: number) => Math.floor((room - 10) / 7);
+    const short = shortenedApart(distinct(labels), [most(usual), most(wide)]);
+    const fits = short.every((name) => name.length <= most(usual));
+    return {
+      left: fits ? usual : wide,
+      short: new Map(labels.map((label, at): [string, string] => [label, short[at] ?? label])),
+    };
   }
 
   /** The parts to draw, with their height; `null` if there is nothing. */
@@ -134,12 +139,12 @@ export class BoxPlot extends StillChart {
   protected picture() {
     const rows = this.columns.filter((column) => this.isShown(column.variant));
     if (rows.length === 0) return null;
-    const [left, row] = [this.names, 30];
+    const { left, short } = this.names(this.columns.map(({ label }) => label));
+    const row = 30;
     const bottom = rows.length * row + 8;
     const all = rows.flatMap(({ ms }) => ms);
     const x = delayAxis(all, [left, this.width - 24], this.isLog);
     const parts = grid(x, [4, bottom], this.width, this.isLog ? "ms, logarithmic" : "ms");
-    const names = this.short(rows.map(({ label }) => label));
     for (const [at, { label, variant, ms }] of rows.entries()) {
       const [p5, p25, p50, p75, p95] = ms.map((value) => x.at(value)) as Five;
       const y = 4 + at * row + row / 2;
@@ -149,7 +154,7 @@ export class BoxPlot extends StillChart {
         s("line", { x1, x2, y1, y2, ...stroke, "stroke-width": width });
       const said = ms.map(milliseconds);
       parts.push(
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, names[at] ?? ""),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end", class: "name" }, short.get(label) ?? label),
         s(
           "g",
           {},
@@ -190,6 +195,7 @@ export interface StripRow {
 /** One row per variant: a dot per repetition, the median, and the confidence interval of the mean. */
 export class StripPlot extends StillChart {
   private rows: StripRow[] = [];
+  private others: string[] = [];
 
   constructor(
     id: string,
@@ -200,8 +206,10 @@ export class StripPlot extends StillChart {
     super(id, title, caption);
   }
 
-  setRows(rows: StripRow[]): void {
+  /** Draws the rows. Their names also distinguish them from `others`, which have no row. */
+  setRows(rows: StripRow[], others: string[]): void {
     this.rows = rows;
+    this.others = others;
     this.draw();
   }
 
@@ -212,7 +220,8 @@ export class StripPlot extends StillChart {
   protected picture() {
     const rows = this.rows.filter((row) => this.isShown(row.variant));
     if (rows.length === 0) return null;
-    const [left, step] = [this.names, 28];
+    const { left, short } = this.names([...this.rows.map(({ label }) => label), ...this.others]);
+    const step = 28;
     const bottom = rows.length * step + 8;
     const all = rows.flatMap(({ values, interval }) => [...values, ...(interval ?? [])]);
     const isSpread = Math.max(...all) > 20 * Math.max(Math.min(...rows.map((row) => row.median)), 1e-9);
@@ -223,14 +232,13 @@ export class StripPlot extends StillChart {
       isLog,
     );
     const parts = grid(x, [4, bottom], this.width, isLog ? `${this.unit}, logarithmic` : this.unit);
-    const names = this.short(rows.map(({ label }) => label));
     for (const [at, { label, variant, values, median, interval }] of rows.entries()) {
       const y = 4 + at * step + step / 2;
       const color = variantVariable(variant);
       const [low, high] = (interval ?? []).map((value) => x.at(Math.max(value, 0)));
       const said = `${label}: median ${plain(median)} ${this.unit} of ${values.length}, ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`;
       parts.push(
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, names[at] ?? ""),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, short.get(label) ?? label),
         s(
           "g",
           {},

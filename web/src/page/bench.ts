@@ -206,12 +206,14 @@ export class Bench {
       const unit = all.find((repeat) => repeat.figure === figure)?.unit ?? "";
       const caption = `Dots: repetitions; line: median; band: ${this.bandWords()}.`;
       const chart = new StripPlot(`repeat-${at}`, figure, caption, unit);
+      const others = runs.filter((run) => !run.repeats.some((repeat) => repeat.figure === figure));
       chart.setRows(
         runs.flatMap((run) =>
           run.repeats
             .filter((repeat) => repeat.figure === figure)
             .map((repeat) => ({ label: run.name + measuredIn(run, repeat), variant: run.look, ...repeat })),
         ),
+        others.map((run) => run.name),
       );
       return chart;
     });
@@ -220,7 +222,9 @@ export class Bench {
   /** What the band over the repetitions is: of few, it can only be their range. */
   private bandWords(): string {
     const most = Math.max(...this.report.runs.map((run) => run.repetitions.length));
-    return most < 6 ? "from the smallest to the largest" : "95\u00a0% confidence interval of the median";
+    return most < 6
+      ? "from the smallest to the largest"
+      : "confidence interval of the median of at least 95\u00a0%";
   }
 
   private fillComparisons(): void {

@@ -61,12 +61,22 @@ pub(super) struct FlowMeter {
     /// Jitter of the probes' round trips, and of packets in the direction of the flow.
     jitter: Jitter,
     way_jitter: Jitter,
-    /// The arrival and the one-way delay of each probe.
-    arrivals: Vec<(Time, u64)>,
+    /// The probes that arrived, also those before the measured time.
+    arrivals: Vec<Arrival>,
     way_sum_ns: u64,
     way_count: u64,
     /// The flow's program.
     program: Option<ProgramEntry>,
+}
+
+/// A probe that arrived.
+#[derive(Clone, Copy)]
+struct Arrival {
+    at: Time,
+    /// Its one-way delay.
+    transit_ns: u64,
+    /// Whether it was sent in the measured time.
+    is_measured: bool,
 }
 
 /// The time that packets spent in one queue.
@@ -175,7 +185,23 @@ impl FlowMeter {
         if let Some(took) = probe.rtt {
             self.latest = self.latest.max(Some(probe.time + took));
         }
-        if !(self.from..=self.to).contains(&probe.time) {
+        if probe.time > self.to {
+            return;
+        }
+        let is_measured = probe.time >= self.from;
+        let way = match self.flow.direction {
+            Direction::Up => probe.up,
+            Direction::Down => probe.down,
+        };
+        self.arrivals.extend(way.map(|way| Arrival {
+            at: probe.time + way,
+            transit_ns: way.as_ns(),
+            is_measured,
+        }));
+        if !is_measured {
+            if let Some(rtt) = probe.rtt {
+                self.jitter.lead_in(rtt.as_ns());
+            }
             return;
         }
         self.probes += 1;
@@ -184,13 +210,8 @@ impl FlowMeter {
         if let Some(rtt) = probe.rtt {
             self.jitter.transit(rtt.as_ns());
         }
-        let way = match self.flow.direction {
-            Direction::Up => probe.up,
-            Direction::Down => probe.down,
-        };
         if let Some(way) = way {
             self.went(way);
-            self.arrivals.push((probe.time + way, way.as_ns()));
         }
         self.up.extend(probe.up.map(Span::as_ns));
         self.down.extend(probe.down.map(Span::as_ns));
@@ -204,7 +225,15 @@ impl FlowMeter {
         record: &PacketRecord,
         rest: impl FnOnce() -> Span,
     ) {
-        if !self.hops.contains(&hop) || !(self.from..=self.to).contains(&record.at) {
+        if !self.hops.contains(&hop) || record.at > self.to {
+            return;
+        }
+        // Used if the receiver's delays were not recorded.
+        let has_jitter = self.is_datagrams && hop == self.hops.start;
+        if record.at < self.from {
+            if has_jitter && matches!(record.fate, Fate::Marked | Fate::Sent) {
+                self.jitter.lead_in(record.sojourn().as_ns());
+            }
             return;
         }
         let wire_packets = u64::from(record.segments);
@@ -223,8 +252,7 @@ impl FlowMeter {
         sojourn.samples.push_each(waited, wire_packets);
         let waited = waited.saturating_mul(wire_packets);
         sojourn.sum_ns = sojourn.sum_ns.saturating_add(waited);
-        // Used if the receiver's delays were not recorded.
-        if self.is_datagrams && place == 0 {
+        if has_jitter {
             self.jitter.transit(record.sojourn().as_ns());
             self.went(record.sojourn().saturating_add(rest()));
         }
@@ -310,10 +338,13 @@ impl FlowMeter {
         let mut arrivals = self.arrivals.clone();
         // RFC 3550 section 6.4.1: the packets in the order of arrival, which is not that of sending
         // if the link reorders.
-        arrivals.sort_by_key(|(at, _)| *at);
+        arrivals.sort_by_key(|arrival| arrival.at);
         let mut jitter = Jitter::default();
-        for (_, transit) in arrivals {
-            jitter.transit(transit);
+        for arrival in arrivals {
+            match arrival.is_measured {
+                true => jitter.transit(arrival.transit_ns),
+                false => jitter.lead_in(arrival.transit_ns),
+            }
         }
         jitter.mean_ns().filter(|_| !has_round_trips)
     }

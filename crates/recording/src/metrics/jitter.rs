@@ -17,14 +17,25 @@ pub struct Jitter {
 impl Jitter {
     /// Adds a packet that arrived after this transit time.
     pub fn transit(&mut self, ns: u64) {
-        let Some(last) = self.last.replace(ns) else {
-            return;
-        };
+        if let Some(distance) = self.estimated(ns) {
+            self.sum += self.estimate;
+            self.distances += distance;
+            self.count += 1;
+        }
+    }
+
+    /// Adds a packet that arrived before the measured time: the estimator, which takes some dozens of
+    /// packets to rise from zero, has its value when that time begins, and the mean leaves it out.
+    pub fn lead_in(&mut self, ns: u64) {
+        self.estimated(ns);
+    }
+
+    /// Moves the estimator by a packet, and returns the difference from the last one.
+    fn estimated(&mut self, ns: u64) -> Option<f64> {
+        let last = self.last.replace(ns)?;
         let distance = ns.abs_diff(last) as f64;
         self.estimate += (distance - self.estimate) / 16.0;
-        self.sum += self.estimate;
-        self.distances += distance;
-        self.count += 1;
+        Some(distance)
     }
 
     /// Returns the mean of the estimator; `None` with fewer than two packets.
@@ -63,5 +74,17 @@ mod tests {
         // |D| is 1600, then 0: J is 100, then 100 - 100/16 = 93.75; their mean is 96.875.
         assert_eq!(jitter.mean_ns(), Some(97));
         assert_eq!(jitter.mean_variation_ns(), Some(800.0));
+    }
+
+    #[test]
+    fn the_estimator_runs_through_the_lead_in_which_the_mean_leaves_out() {
+        let mut jitter = Jitter::default();
+        jitter.lead_in(1000);
+        jitter.lead_in(2600);
+        assert_eq!((jitter.mean_ns(), jitter.mean_variation_ns()), (None, None));
+        // J was 1600/16 = 100; |D| is 1600 again, so J is 100 + 1500/16 = 193.75.
+        jitter.transit(1000);
+        assert_eq!(jitter.mean_ns(), Some(194));
+        assert_eq!(jitter.mean_variation_ns(), Some(1600.0));
     }
 }

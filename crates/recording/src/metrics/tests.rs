@@ -435,21 +435,24 @@ fn probes_have_jitter_and_a_score() {
     let temp = tempfile::tempdir().unwrap();
     let summary = measure(&recording(temp.path())).unwrap();
     let ping = summary.flows.iter().find(|f| f.name == "ping").unwrap();
-    // Round trips of 22 23 24 26 27 28 29 30 ms: distances 1 1 2 1 1 1 1. J after each, in ms:
-    // 1/16 = 0.0625, 0.12109, 0.23853, 0.28612, 0.33074, 0.37257, 0.41178; the mean is 0.26048.
+    // Round trips of 20 and 21 ms in the warm-up, after which J is 1/16 ms, then of 22 23 24 26 27 28
+    // 29 30 ms: distances 1 1 1 2 1 1 1 1. J after each, in ms: 0.12109, 0.17603, 0.22752, 0.33830,
+    // 0.37966, 0.41843, 0.45478, 0.48886; the mean is 0.32558.
     let jitter = ping.jitter_ns.unwrap() as f64 / 1e6;
-    assert!((jitter - 0.26048).abs() < 1e-5, "{jitter}");
+    assert!((jitter - 0.32558).abs() < 1e-5, "{jitter}");
     // Up: a mean of 209/8 - 10 = 16.125 ms and a mean distance of 8/7 ms. One of nine got no
     // answer, but no queue dropped a request.
     let expected = mean_opinion_score(16.125 + 2.0 * 8.0 / 7.0, 0.0);
     assert!((ping.mos.unwrap() - expected).abs() < 1e-9);
 }
 
-#[test]
-fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
-    let text = "duration = \"10s\"\n[link]\nrate = \"1Mbit/s\"\n[measure]\nwarmup = \"0s\"\n\
-                [[flow]]\ntype = \"voip\"\n";
-    let scenario = Scenario::parse("x.toml", text, &[])
+/// The figures of a call that lost no packet, whose packets were sent every 20 ms and took these times.
+fn call(warmup: &str, ways_ms: &[u64]) -> sluice_scenario::metric::FlowSummary {
+    let text = format!(
+        "duration = \"10s\"\n[link]\nrate = \"1Mbit/s\"\n[measure]\nwarmup = \"{warmup}\"\n\
+         [[flow]]\ntype = \"voip\"\n"
+    );
+    let scenario = Scenario::parse("x.toml", &text, &[])
         .unwrap()
         .remove(0)
         .scenario;
@@ -457,22 +460,46 @@ fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
     let flow = Arc::new(instance.flow.clone());
     let end = Time::from_ns(10_000 * MS);
     let mut meter = flow_meter::FlowMeter::new(instance, flow, 0..1, &scenario.measure, end);
-    // Sent every 20 ms. The second one, after 50 ms, arrives last.
-    for (seq, way) in (0..).zip([10, 50, 14]) {
+    for (seq, way) in (0..).zip(ways_ms) {
         meter.probe(&PingSample {
             time: Time::from_ns(20 * MS * seq),
             flow: 0,
             seq,
             rtt: None,
-            up: Some(Span::from_ms(way)),
+            up: Some(Span::from_ms(*way)),
             down: None,
             is_lost: false,
         });
     }
-    let call = flow_meter::summarise("voip", &[&meter], Time::ZERO);
+    flow_meter::summarise("voip", &[&meter], Time::ZERO)
+}
+
+#[test]
+fn a_call_has_the_jitter_of_its_packets_in_the_order_of_arrival() {
+    // The second one, after 50 ms, arrives last.
+    let call = call("0s", &[10, 50, 14]);
     // RFC 3550 section 6.4.1, in the order of arrival: transits of 10, 14 and 50 ms. J is
     // 4/16 = 0.25 ms, then 0.25 + (36 - 0.25)/16 = 2.484375 ms; their mean is 1.3671875 ms.
     assert_eq!(call.jitter_ns, Some(1_367_188));
+}
+
+#[test]
+fn the_jitter_of_a_call_does_not_start_at_zero_after_the_warm_up() {
+    // 10 and 18 ms in turn: each |D| is 8 ms, so J is 8 (1 - (15/16)^k) ms after the k-th. At 4 s, the
+    // 201st packet has had 200 of them: (15/16)^200 is 2.5e-6, so all later values are 8 ms.
+    let ways: Vec<u64> = (0..210).map(|k| 10 + 8 * (k % 2)).collect();
+    let jitter = |warmup| call(warmup, &ways).jitter_ns.unwrap();
+    assert!(jitter("4s").abs_diff(8_000_000) < 100, "{}", jitter("4s"));
+    // Without a warm-up, the mean of 209 values lacks 8 * 15 / 209 ms, the sum of the series.
+    let rise_ns = 8e6 * 15.0 / 209.0;
+    assert!(
+        (jitter("0s") as f64 - (8e6 - rise_ns)).abs() < 100.0,
+        "{}",
+        jitter("0s")
+    );
+    // The score is that of the measured packets: 10 of them, whose differences are 8 ms, too.
+    let expected = mean_opinion_score(14.0 + 2.0 * 8.0, 0.0);
+    assert!((call("4s", &ways).mos.unwrap() - expected).abs() < 1e-9);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub enum Spread {
     /// The smallest and the largest value.
     #[default]
     Range,
-    /// The 95 % confidence interval of the mean.
+    /// The 95 % confidence interval of the mean, which is then shown instead of the median.
     Interval,
     /// The standard deviation.
     Deviation,
@@ -36,7 +36,7 @@ impl Spread {
         (
             "interval",
             Spread::Interval,
-            "95 % confidence interval of the mean",
+            "Mean and its 95 % confidence interval",
         ),
         ("deviation", Spread::Deviation, "Standard deviation"),
         ("none", Spread::None, "Only the median"),
@@ -176,17 +176,19 @@ pub fn table(
     let first = first.as_deref().unwrap_or(VARIANT);
     Ok(match format {
         Format::Csv => csv(results, &columns, first),
-        Format::Markdown => markdown(&rows(results, &columns, (first, spread), Style::Markdown)),
+        Format::Markdown => {
+            let table = markdown(&rows(results, &columns, (first, spread), Style::Markdown));
+            match is_single {
+                true => table,
+                false => format!("{table}\n{}.\n", described(results, &columns, spread)),
+            }
+        }
         Format::Latex => {
             let style = Style::Latex {
                 has_raw_headings: layout.has_raw_headings,
             };
-            latex(
-                &rows(results, &columns, (first, spread), style),
-                results,
-                &columns,
-                spread,
-            )
+            let rows = rows(results, &columns, (first, spread), style);
+            latex(&rows, &described(results, &columns, spread))
         }
     })
 }
@@ -284,6 +286,7 @@ fn rows(
     let is_mixed = results
         .iter()
         .any(|result| result.backend != results[0].backend);
+    let most = results.iter().map(|result| result.runs.len()).max();
     let name = |text: &str| match style {
         Style::Latex { .. } => escape(text),
         Style::Markdown => text.replace('|', "\\|"),
@@ -306,9 +309,13 @@ fn rows(
     );
     let mut rows = vec![head];
     for (at, result) in results.iter().enumerate() {
-        let variant = match is_mixed {
-            true => format!("{} ({})", result.variant, result.backend.word()),
-            false => result.variant.clone(),
+        let backend = is_mixed.then(|| result.backend.word().to_owned());
+        let runs = result.runs.len();
+        let runs = (Some(runs) < most).then(|| in_runs(runs));
+        let notes: Vec<String> = backend.into_iter().chain(runs).collect();
+        let variant = match notes.is_empty() {
+            true => result.variant.clone(),
+            false => format!("{} ({})", result.variant, notes.join(", ")),
         };
         let mut row = vec![name(&variant)];
         row.extend(columns.iter().map(|column| match &column.cells[at] {
@@ -334,36 +341,44 @@ fn markdown(rows: &[Vec<String>]) -> String {
     out
 }
 
-fn latex(
-    rows: &[Vec<String>],
-    results: &[VariantResult],
-    all: &[Column],
-    spread: Spread,
-) -> String {
-    let columns = rows[0].len() - 1;
-    let mut out = String::new();
-    let runs = results
-        .iter()
-        .map(|result| result.runs.len())
-        .max()
-        .unwrap_or(0);
-    let words = match spread {
-        Spread::Range => ", with the smallest and the largest value",
-        Spread::Interval => ", with the 95 % confidence interval of the mean",
-        Spread::Deviation => " and standard deviations",
-        Spread::None => "",
-    };
-    let what = match runs {
-        1 => "One run per row".to_owned(),
-        n => format!("Medians of {n} runs{words}"),
-    };
+/// Says what the numbers of a table are.
+fn described(results: &[VariantResult], all: &[Column], spread: Spread) -> String {
+    let runs: Vec<usize> = results.iter().map(|result| result.runs.len()).collect();
     let mut cells = all.iter().flat_map(|column| column.cells.iter().flatten());
-    let has_parts = cells.any(|cell| cell.measured_in().is_some());
-    let parts = match has_parts {
+    let parts = match cells.any(|cell| cell.measured_in().is_some()) {
         true => ", over those that measured the figure",
         false => "",
     };
-    let _ = writeln!(out, "% {what}{parts}. Needs \\usepackage{{booktabs}}.");
+    format!("{}{parts}", over_runs(&runs, spread))
+}
+
+/// Says of how many runs the numbers of a table are, which has a row of each of these numbers of runs.
+fn over_runs(runs: &[usize], spread: Spread) -> String {
+    let (center, spread) = match spread {
+        Spread::Range => ("Medians", ", with the smallest and the largest value"),
+        Spread::Interval => ("Means", ", with their 95 % confidence intervals"),
+        Spread::Deviation => ("Medians", " and standard deviations"),
+        Spread::None => ("Medians", ""),
+    };
+    let least = runs.iter().copied().min().unwrap_or(0);
+    match runs.iter().copied().max().unwrap_or(0) {
+        0 | 1 => "One run per row".to_owned(),
+        most if least < most => format!("{center} of {least} to {most} runs{spread}"),
+        most => format!("{center} of {most} runs{spread}"),
+    }
+}
+
+fn in_runs(count: usize) -> String {
+    match count {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    }
+}
+
+fn latex(rows: &[Vec<String>], what: &str) -> String {
+    let columns = rows[0].len() - 1;
+    let mut out = String::new();
+    let _ = writeln!(out, "% {what}. Needs \\usepackage{{booktabs}}.");
     let _ = writeln!(out, "\\begin{{tabular}}{{l{}}}", "r".repeat(columns));
     out.push_str("\\toprule\n");
     for (at, row) in rows.iter().enumerate() {
@@ -465,8 +480,9 @@ fn csv(results: &[VariantResult], columns: &[Column], first: &str) -> String {
 }
 
 /// Formats one row per run: its place on the axes of the matrix, backend, seed, and every figure in
-/// base units. An empty field is a figure that was not measured.
-pub fn tidy(results: &[VariantResult]) -> String {
+/// base units. An empty field is a figure that was not measured. The scenario is its `title`; without one,
+/// that of each result.
+pub fn tidy(results: &[VariantResult], title: Option<&str>) -> String {
     let axes = axes(results);
     let keys: Vec<&String> = axes
         .iter()
@@ -493,7 +509,7 @@ pub fn tidy(results: &[VariantResult]) -> String {
         let own = coordinates(result);
         for run in &result.runs {
             let mut cells = vec![
-                result.scenario.clone(),
+                title.unwrap_or(&result.scenario).to_owned(),
                 result.variant.clone(),
                 result.backend.word().to_owned(),
                 run.seed.to_string(),
@@ -558,6 +574,19 @@ mod tests {
              jain.min:high95,jain.min:runs,\
              ping.mean_ns,ping.mean:min_ns,ping.mean:max_ns,ping.mean:mean_ns,ping.mean:deviation_ns,\
              ping.mean:low95_ns,ping.mean:high95_ns,ping.mean:runs\n"
+        );
+    }
+
+    #[test]
+    fn a_table_says_of_how_many_runs_its_rows_are() {
+        let of = |runs: &[usize]| over_runs(runs, Spread::Range);
+        let range = ", with the smallest and the largest value";
+        assert_eq!(of(&[4, 4]), format!("Medians of 4 runs{range}"));
+        assert_eq!(of(&[1, 4, 3]), format!("Medians of 1 to 4 runs{range}"));
+        assert_eq!(of(&[1, 1]), "One run per row");
+        assert_eq!(
+            over_runs(&[3], Spread::Interval),
+            "Means of 3 runs, with their 95 % confidence intervals"
         );
     }
 

@@ -3,6 +3,7 @@
 
 use super::FlowLines;
 use super::color;
+use super::flow_looks;
 use super::panel::{Fill, FillStyle, Line, Look, Note, Panel};
 use super::repeats::run_columns;
 use super::scale::Scale;
@@ -131,20 +132,9 @@ fn each_flow(
     unit: &'static str,
     pick: fn(&Flow) -> Option<Series>,
 ) -> Panel {
-    let mut lines = Vec::new();
-    for run in &report.runs {
-        let variant = run.look as usize;
-        let flows = run.flows.iter().filter(|flow| flow.direction == direction);
-        for (place, flow) in flows.enumerate() {
-            // In a single run, each flow has its own colour.
-            let hue = if report.runs.len() == 1 {
-                place
-            } else {
-                variant
-            };
-            lines.extend(pick(flow).map(|series| Line::of(Look::Variant(hue), &series)));
-        }
-    }
+    let flows = flow_looks::of_direction(report, direction).into_iter();
+    let lines = flows.filter_map(|(look, flow)| Some(Line::of(look, &pick(flow)?)));
+    let lines: Vec<Line> = lines.collect();
     Panel {
         height: 150,
         title: format!("{title} {direction}"),

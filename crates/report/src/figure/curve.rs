@@ -443,7 +443,7 @@ fn legend(sweep: &Sweep, asked: &Axes, names: Words<'_>) -> Legend {
     Legend {
         heading: axis.map_or(String::new(), |axis| names.axis(axis)),
         names: sweep.by.iter().map(name).zip(0..).collect(),
-        is_of_columns: false,
+        ..Legend::default()
     }
 }
 

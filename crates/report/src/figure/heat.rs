@@ -53,7 +53,7 @@ pub fn heat_maps(
         let numeric = numbers(values);
         let word = |at: &usize| match &numeric {
             Some((numbers, _)) => super::scale::plain_number(numbers[*at]),
-            None => names.value(&values[*at].value),
+            None => names.value(&values[*at].name),
         };
         let unit = numeric.as_ref().map_or("", |(_, unit)| unit);
         let words = Scale::words(order.iter().map(word).collect());

@@ -349,7 +349,14 @@ impl Names {
         if column < UPRIGHT_WIDTH {
             return Names::None;
         }
-        let names = match shortened_apart(&names, LONGEST_UPRIGHT, &wide) {
+        // Cut names that differ still hide their ends.
+        let [_, most] = LONGEST_UPRIGHT;
+        let are_whole = names.iter().all(|name| wide(name) <= most);
+        let short = match are_whole {
+            true => Some(names.clone()),
+            false => shortened_apart(&names, LONGEST_UPRIGHT, &wide),
+        };
+        let names = match short {
             Some(short) => short,
             None if is_in_legend => return Names::None,
             None => names,
@@ -581,7 +588,7 @@ const PANEL_TITLE_LINE: u32 = 16;
 const NAME_LINE: u32 = 14;
 const X_LABEL_LINE: u32 = 16;
 /// Most lines of a name below its column, the width of an upright name, and the greatest length of one:
-/// usually, and if names would look alike.
+/// of names of which some are cut, and of whole ones, or those that would look alike.
 const MOST_NAME_LINES: usize = 3;
 const UPRIGHT_WIDTH: u32 = 14;
 const LONGEST_UPRIGHT: [u32; 2] = [90, 200];
@@ -609,6 +616,12 @@ mod tests {
         let both = [format!("{long}1"), format!("{long}2")];
         let columns = Scale::words(both.to_vec());
         assert!(matches!(names(&columns, true), Names::None));
+        // Names that fit are whole, although their beginnings of 90 pixels differ.
+        let whole = ["fifo rate=10Mbit/s", "codel rate=40Mbit/s"].map(str::to_owned);
+        let Names::Upright(drawn, _) = names(&Scale::words(whole.to_vec()), true) else {
+            panic!("there is room for upright names");
+        };
+        assert_eq!(drawn, whole);
         // Without a legend, they are whole.
         let Names::Upright(whole, _) = names(&columns, false) else {
             panic!("there is room for upright names");

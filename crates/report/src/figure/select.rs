@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::compare;
 use super::panel::{Cloud, Line, Look, Panel};
 use super::scale::Scale;
-use super::{Figure, FigureKind, FlowLines};
-use crate::model::{
-    Backend, Cdf, Direction, Fact, Flow, Ping, Queue, Report, Run, Series, Verdict,
-};
+use super::{Figure, FigureKind, FlowLines, compare, facts, flow_looks};
+use crate::model::{Cdf, Direction, Flow, Ping, Queue, Report, Run, Series, Verdict};
 use crate::thin::thin_series;
 
 /// Delays get a logarithmic axis if the medians of the variants differ by more than this factor.
@@ -80,7 +77,7 @@ pub fn shown_repetition(report: &Report, kind: FigureKind) -> Option<String> {
     }
     let run = report.runs.iter().find(|run| run.repetitions.len() > 1)?;
     Some(format!(
-        "Drawn is the repetition with seed {} of {}.",
+        "Drawn is the repetition with seed {}, one of {}.",
         run.shown_seed,
         run.repetitions.len()
     ))
@@ -107,6 +104,10 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         let is_sum = sums_flows(report, figure.flows) && figure.kind == FigureKind::Time;
         let subject = if is_sum { "all flows together, " } else { "" };
         sentences.push(format!("Goodput: {subject}{windows}."));
+        if has_dashed_flows(report, figure) {
+            sentences.push("Colours: runs; dashes: flows.".to_owned());
+            sentences.extend(flow_looks::repeated(report));
+        }
         if DIRECTIONS
             .into_iter()
             .any(|direction| exceeds_link(report, direction, figure.flows))
@@ -158,9 +159,13 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
         let (from, to) = (report.start_s, ends.fold(0.0, f64::max));
         sentences.push(format!("Delays: those from {from} to {to} s."));
     }
-    let facts = shared_facts(report, is_of_window);
-    if !facts.is_empty() {
-        sentences.push(format!("In all runs: {facts}."));
+    let shared = facts::shared(report, is_of_window);
+    if !shared.is_empty() {
+        sentences.push(format!("In all runs: {shared}."));
+    }
+    let queues = facts::queues(report, figure.words());
+    if !queues.is_empty() {
+        sentences.push(format!("Queues: {queues}."));
     }
     sentences.join(" ")
 }
@@ -201,9 +206,6 @@ const fn shows_one_queue(kind: FigureKind) -> bool {
     )
 }
 
-/// The facts about the machine that ran an experiment.
-const MACHINE: [&str; 3] = ["host", "kernel", "started"];
-
 /// Whether a line of goodput is above the rate of the link by more than rounding.
 fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool {
     let panel = goodput_panel(report, direction, flows);
@@ -225,59 +227,27 @@ const fn has_delays(kind: FigureKind) -> bool {
     )
 }
 
-/// The facts that all runs share, as "link 10 Mbit/s; delay 10 ms". In a picture of a window, the
-/// warm-up that figures leave out is none of them.
-fn shared_facts(report: &Report, is_of_window: bool) -> String {
-    let Some((first, others)) = report.runs.split_first() else {
-        return String::new();
-    };
-    // A simulation gives the same figures on every machine.
-    let is_live = report.runs.iter().any(|run| run.backend != Backend::Sim);
-    let is_repeated = report.runs.iter().any(|run| run.repetitions.len() > 1);
-    let matters = |fact: &&Fact| {
-        let label = fact.label.as_str();
-        let is_other = (is_repeated && label == "seed") || (is_of_window && label == "figures");
-        (is_live || !MACHINE.contains(&label)) && !is_other
-    };
-    let shared: Vec<String> = first
-        .facts
-        .iter()
-        .filter(matters)
-        .filter(|fact| others.iter().all(|run| run.facts.contains(fact)))
-        .map(|fact| format!("{} {}", fact.label, fact.value))
-        .collect();
-    shared.join("; ")
-}
-
 pub(super) fn goodput_panel(report: &Report, direction: Direction, flows: FlowLines) -> Panel {
     let mut lines = link_lines(report, direction);
-    for run in &report.runs {
-        let variant = run.look as usize;
-        let of_direction: Vec<&Flow> = run
-            .flows
-            .iter()
-            .filter(|flow| flow.direction == direction)
-            .collect();
-        if of_direction.is_empty() {
-            continue;
-        }
-        if sums_flows(report, flows) {
+    if sums_flows(report, flows) {
+        for run in &report.runs {
+            let of_direction: Vec<&Flow> = run
+                .flows
+                .iter()
+                .filter(|flow| flow.direction == direction)
+                .collect();
+            if of_direction.is_empty() {
+                continue;
+            }
             let sum = Series::sum(
                 of_direction.iter().map(|flow| &flow.goodput_mbps),
                 run.goodput_step_s,
             );
-            lines.push(Line::of(Look::Variant(variant), &sum));
-        } else {
-            for (place, flow) in of_direction.iter().enumerate() {
-                // In a single run, each flow has its own colour.
-                let hue = if report.runs.len() == 1 {
-                    place
-                } else {
-                    variant
-                };
-                lines.push(Line::of(Look::Variant(hue), &flow.goodput_mbps));
-            }
+            lines.push(Line::of(Look::Variant(run.look as usize), &sum));
         }
+    } else {
+        let flows = flow_looks::of_direction(report, direction).into_iter();
+        lines.extend(flows.map(|(look, flow)| Line::of(look, &flow.goodput_mbps)));
     }
     if lines.iter().all(|line| line.look == Look::Reference) {
         lines.clear();
@@ -527,6 +497,15 @@ fn sums_flows(report: &Report, flows: FlowLines) -> bool {
             report.runs.len() > 1 && report.runs.iter().any(is_any_of_several)
         }
     }
+}
+
+/// Whether a figure has lines of several flows of several runs.
+pub(super) fn has_dashed_flows(report: &Report, figure: &Figure) -> bool {
+    let is_each = match figure.kind {
+        FigureKind::Time => !sums_flows(report, figure.flows),
+        kind => kind == FigureKind::Flows,
+    };
+    is_each && report.runs.len() > 1 && flow_looks::names(report).len() > 1
 }
 
 fn each_ping(

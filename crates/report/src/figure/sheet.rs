@@ -29,6 +29,8 @@ pub struct Legend {
     pub heading: String,
     /// Names, each with its look.
     pub names: Vec<(String, usize)>,
+    /// The names of dashes, whatever the colour, each with a look that has the dash.
+    pub patterns: Vec<(String, usize)>,
     /// Whether the columns of the charts have the same names below them.
     pub is_of_columns: bool,
 }
@@ -281,8 +283,8 @@ struct Entry {
     row: u32,
     x: u32,
     text: String,
-    /// The swatch before it.
-    look: Option<usize>,
+    /// The colour and the look of the swatch before it.
+    swatch: Option<(RGBColor, usize)>,
 }
 
 /// Places the entries from left to right, and those that find no room in further rows. A name that is
@@ -298,22 +300,26 @@ fn place_legend(legend: &Legend, width: u32, left: u32, measure: Measure) -> Vec
     let names = legend
         .names
         .iter()
-        .map(|(name, look)| (name.clone(), Some(*look)));
-    for (name, look) in heading.into_iter().chain(names) {
-        let swatch = look.map_or(0, |_| SWATCH + 6);
-        let needs = swatch + wide(&name);
+        .map(|(name, look)| (name.clone(), Some((color(*look), *look))));
+    let patterns = legend
+        .patterns
+        .iter()
+        .map(|(name, look)| (name.clone(), Some((MUTED, *look))));
+    for (name, swatch) in heading.into_iter().chain(names).chain(patterns) {
+        let indent = swatch.map_or(0, |_| SWATCH + 6);
+        let needs = indent + wide(&name);
         if x > start && x + needs + MARGIN > width {
             (row, x) = (row + 1, start);
         }
-        let room = width.saturating_sub(x + swatch + MARGIN);
+        let room = width.saturating_sub(x + indent + MARGIN);
         let lines = break_lines(&name, room, &wide);
         let count = lines.len() as u32;
         for (line, text) in (0..).zip(lines) {
             entries.push(Entry {
                 row: row + line,
-                x: if line == 0 { x } else { x + swatch },
+                x: if line == 0 { x } else { x + indent },
                 text,
-                look: look.filter(|_| line == 0),
+                swatch: swatch.filter(|_| line == 0),
             });
         }
         x += needs + LEGEND_GAP;
@@ -327,9 +333,9 @@ fn draw_legend(area: &Area<'_>, entries: &[Entry]) -> Drawn {
     for entry in entries {
         let middle = fine(entry.row * LEGEND_ROW + LEGEND_ROW / 2);
         let mut x = fine(entry.x);
-        if let Some(look) = entry.look {
+        if let Some((tint, look)) = entry.swatch {
             let ends = [(x, middle), (x + fine(SWATCH), middle)];
-            panel::stroke(area, &ends, color(look), dash(look), 2.2)?;
+            panel::stroke(area, &ends, tint, dash(look), 2.2)?;
             x += fine(SWATCH + 6);
         }
         area.draw_text(&entry.text, &style, (x, middle - fine(8)))?;

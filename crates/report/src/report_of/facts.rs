@@ -42,7 +42,7 @@ pub fn of(file: &RunFile) -> Vec<Fact> {
             .collect(),
     };
     for flow in scenario.flows.iter().take(MOST_FLOWS) {
-        let kind = flow.kind.describe();
+        let kind = flow.describe();
         let count = match flow.count {
             1 => String::new(),
             n => format!("{n} x "),

@@ -8,7 +8,7 @@ use sluice_core::Span;
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, wrong_type};
 use super::super::file::with_folder;
-use super::super::schema::{Field, Section, keys};
+use super::super::schema::{Field, Section, beyond_defaults, keys};
 use super::super::tree::{Node, Table, Value};
 use super::{FlentSeries, FlowType, Measured};
 use crate::trace::{CapturedPacket, Traffic};
@@ -42,7 +42,8 @@ impl FlowType for Pcap {
 
     fn describe(&self) -> String {
         let (path, packets) = (self.file.path(), self.file.packets());
-        format!("flows of {path}, {packets} packets")
+        let others = beyond_defaults(self, &["file"]);
+        format!("flows of {path}, {packets} packets{others}")
     }
 
     fn own_count(&self) -> Option<u64> {

@@ -3,7 +3,7 @@
 use sluice_core::Span;
 
 use super::super::field::Dscp;
-use super::super::schema::keys;
+use super::super::schema::{beyond_defaults, keys};
 use super::super::words::Protocol;
 use super::{FlentSeries, FlowType, Measured};
 
@@ -48,6 +48,12 @@ impl FlowType for Ping {
         "loss",
         "jitter",
         "mos",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
     ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Ping;
@@ -57,8 +63,9 @@ impl FlowType for Ping {
     }
 
     fn describe(&self) -> String {
+        let others = beyond_defaults(self, &["protocol", "interval", "size"]);
         format!(
-            "ping by {} every {}, {} B",
+            "ping by {} every {}, {} B{others}",
             self.protocol, self.interval, self.size
         )
     }

@@ -3,7 +3,7 @@
 use sluice_core::{Bytes, Span};
 
 use super::super::field::{Dscp, Word};
-use super::super::schema::keys;
+use super::super::schema::{beyond_defaults, keys};
 use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured};
 
@@ -33,7 +33,21 @@ impl FlowType for Rr {
     const DOC: &'static str = "Requests and responses over one TCP connection. Each request follows \
         the previous response. Requests go in the `direction`. The flow measures the time from a \
         request to its complete response.";
-    const METRICS: &'static [&'static str] = &["min", "p50", "p95", "p99", "max", "jitter"];
+    const METRICS: &'static [&'static str] = &[
+        "min",
+        "p50",
+        "p95",
+        "p99",
+        "max",
+        "jitter",
+        "loss",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
+    ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::TcpPing;
 
@@ -42,7 +56,8 @@ impl FlowType for Rr {
     }
 
     fn describe(&self) -> String {
-        format!("requests of {} for {}", self.request, self.response)
+        let others = beyond_defaults(self, &["request", "response"]);
+        format!("requests of {} for {}{others}", self.request, self.response)
     }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {

@@ -4,7 +4,7 @@ use sluice_core::{Bytes, Span};
 
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, Word};
-use super::super::schema::{Section, keys};
+use super::super::schema::{Section, beyond_defaults, keys};
 use super::super::tree::Table;
 use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured, TransferSettings};
@@ -61,9 +61,14 @@ impl FlowType for Tcp {
     }
 
     fn describe(&self) -> String {
-        let ecn = if self.ecn.is_on() { ", ECN" } else { "" };
+        let ecn = match self.ecn {
+            TcpEcn::Off => "",
+            TcpEcn::On => ", ECN",
+            TcpEcn::Accurate => ", accurate ECN",
+        };
         let bytes = self.bytes.map_or(String::new(), |n| format!(", {n}"));
-        format!("tcp {}{ecn}{bytes}", self.cc.0)
+        let others = beyond_defaults(self, &["cc", "ecn", "bytes"]);
+        format!("tcp {}{ecn}{bytes}{others}", self.cc.0)
     }
 
     fn transfer(&self) -> Option<TransferSettings> {

@@ -4,7 +4,7 @@ use sluice_core::{Rate, Span, traffic};
 
 use super::super::error::{Problem, Problems};
 use super::super::field::Dscp;
-use super::super::schema::{Section, keys};
+use super::super::schema::{Section, beyond_defaults, keys};
 use super::super::tree::Table;
 use super::super::words::SpacingWord;
 use super::{FlentSeries, FlowType, Measured};
@@ -67,7 +67,8 @@ impl FlowType for Udp {
     }
 
     fn describe(&self) -> String {
-        format!("udp {}, {} B", self.rate, self.size)
+        let others = beyond_defaults(self, &["rate", "size"]);
+        format!("udp {}, {} B{others}", self.rate, self.size)
     }
 
     fn check(&self, table: &Table, section: &Section, problems: &mut Problems) -> bool {

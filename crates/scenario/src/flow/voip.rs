@@ -3,7 +3,7 @@
 use sluice_core::{Rate, Span};
 
 use super::super::field::Dscp;
-use super::super::schema::keys;
+use super::super::schema::{beyond_defaults, keys};
 use super::{FlentSeries, FlowType, Measured};
 
 keys! {
@@ -46,6 +46,12 @@ impl FlowType for Voip {
         "down.max",
         "down.mean",
         "down.deviation",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
     ];
     const MEASURED: Measured = Measured::Delays;
     const FLENT: FlentSeries = FlentSeries::Voip;
@@ -55,6 +61,7 @@ impl FlowType for Voip {
     }
 
     fn describe(&self) -> String {
-        "one direction of a call with G.711".to_owned()
+        let others = beyond_defaults(self, &[]);
+        format!("one direction of a call with G.711{others}")
     }
 }

@@ -5,8 +5,7 @@ use sluice_core::{Bytes, Span, traffic};
 
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, Word};
-use super::super::schema::Field;
-use super::super::schema::keys;
+use super::super::schema::{Field, beyond_defaults, keys};
 use super::super::tree::{Node, Table, Value};
 use super::super::words::TcpEcn;
 use super::{FlentSeries, FlowType, Measured};
@@ -47,6 +46,12 @@ impl FlowType for Web {
         "fct.p95",
         "fct.p99",
         "fct.max",
+        "sojourn.p50",
+        "sojourn.p95",
+        "sojourn.p99",
+        "sojourn.max",
+        "drops",
+        "marks",
     ];
     const MEASURED: Measured = Measured::Connections;
     const FLENT: FlentSeries = FlentSeries::Http;
@@ -56,7 +61,11 @@ impl FlowType for Web {
     }
 
     fn describe(&self) -> String {
-        format!("pages of {} objects every {}", self.objects, self.interval)
+        let others = beyond_defaults(self, &["interval", "objects"]);
+        format!(
+            "pages of {} objects every {} (Poisson){others}",
+            self.objects, self.interval
+        )
     }
 
     fn tcp(&self) -> Option<(&Word, TcpEcn)> {

@@ -122,7 +122,7 @@ pub static FLOW_METRICS: &[MetricDecl<FlowSummary>] = metrics! {
     "marks", Count, Packets, "wire packets of the flow that the queues of its direction marked", EVENTS, |f| Some(f.marks as f64);
     "convergence", Time, Fairness, "time from the flow's start until its goodput in a window was first within 20 % of the mean of all bulk TCP flows of its direction; for several flows, that of the slowest", "RFC 5166 section 2.3, delta-fair convergence with delta = 0.2", |f| count(f.convergence_ns);
     "runtime", Time, Figures, "time from the start of a program to its end; for several, the mean", "the program's process", |f| count(f.runtime_ns);
-    "jitter", Time, Ping, "mean interarrival jitter: of the packets of a call or of other UDP packets, or of the probes' round trips", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
+    "jitter", Time, Ping, "mean interarrival jitter: of the packets of a call or of other UDP packets, or of the probes' round trips; the estimator runs from the start of the flow, and its mean is that of the measured time", "RFC 3550 section 6.4.1", |f| count(f.jitter_ns);
     "mos", Score, Ping, "mean opinion score of a G.711 call in its direction: its delay is the mean one-way delay plus twice the mean difference between consecutive delays, and its loss is that of its direction", "ITU-T G.107 (06/2015), as flent's voip test", |f| f.mos;
     "min", Time, Ping, "smallest round-trip time of the probes", RTT, |f| time(f.rtt, MIN);
     "p50", Time, Ping, "its median", RTT, |f| time(f.rtt, P50);

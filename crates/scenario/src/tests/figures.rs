@@ -153,3 +153,34 @@ fn a_recording_may_have_an_expectation_that_was_never_measured() {
         assert!(Scenario::parse_recorded(&expecting("", metric)).is_ok());
     }
 }
+
+#[test]
+fn every_type_of_traffic_has_the_figures_of_its_packets_in_the_queues() {
+    let types = [
+        ("voip", ""),
+        ("ping", ""),
+        ("rr", ""),
+        ("web", "interval = \"1s\"\n"),
+        ("udp", "rate = \"1Mbit/s\"\n"),
+    ];
+    for (name, keys) in types {
+        let flow = format!("[[flow]]\ntype = \"{name}\"\n{keys}");
+        for figure in [
+            "drops",
+            "marks",
+            "sojourn.p50",
+            "sojourn.p95",
+            "sojourn.max",
+        ] {
+            let metric = format!("{name}.{figure}");
+            let text = match figure.starts_with("sojourn") {
+                true => expecting(&flow, &metric).replace("min = 0", "max = \"1s\""),
+                false => expecting(&flow, &metric),
+            };
+            let expect = &variants(&text, &[])[0].scenario.expect;
+            assert_eq!(expect[0].metric.to_string(), metric);
+        }
+    }
+    let rr = expecting("[[flow]]\ntype = \"rr\"", "rr.loss");
+    assert_eq!(variants(&rr, &[])[0].scenario.expect.len(), 1);
+}

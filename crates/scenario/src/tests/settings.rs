@@ -210,3 +210,40 @@ fn the_addresses_of_hosts_are_even_on_one_side_and_odd_on_the_other() {
     // 3 + 2 * 99, the last host that is allowed.
     assert_eq!(address(Direction::Down, 100), "10.0.23.201");
 }
+
+#[test]
+fn a_description_of_a_flow_names_every_key_beyond_its_default() {
+    let rest = "type = \"tcp\"\n";
+    for (keys, expected) in [
+        (rest, "tcp cubic"),
+        (
+            "type = \"udp\"\nrate = \"3Mbit/s\"\nspacing = \"random_on_off\"\non = \"100ms\"\noff = \"300ms\"",
+            "udp 3Mbit/s, 1200 B, spacing random_on_off, on 100ms, off 300ms",
+        ),
+        (
+            "type = \"udp\"\nrate = \"1Mbit/s\"\nect = true\ndscp = \"ef\"\nclass = 3",
+            "udp 1Mbit/s, 1200 B, ect, dscp ef, class 3",
+        ),
+        (
+            "type = \"tcp\"\ncc = \"prague\"\necn = \"accurate\"\ncount = 2\nstagger = \"1s\"",
+            "tcp prague, accurate ECN, stagger 1s",
+        ),
+        (
+            "type = \"tcp\"\nbytes = \"100kB\"\npause = \"500ms\"\nrto_floor = \"10ms\"\nrtt = \"80ms\"",
+            "tcp cubic, 100000B, pause 500ms, rto_floor 10ms, rtt 80ms",
+        ),
+        (
+            "type = \"web\"\ninterval = \"700ms\"\nsize = { mean = \"20kB\" }",
+            "pages of 6 objects every 700ms (Poisson), size { mean = \"20000B\" }",
+        ),
+        (
+            "type = \"rr\"\nrequest = \"100B\"\nresponse = \"2kB\"\nthink = \"20ms\"\necn = true",
+            "requests of 100B for 2000B, think 20ms, ecn",
+        ),
+        ("type = \"voip\"", "one direction of a call with G.711"),
+    ] {
+        let text = PLAIN.replace(rest, &format!("{keys}\n"));
+        let flow = &variants(&text, &[])[0].scenario.flows[0];
+        assert_eq!(flow.describe(), expected);
+    }
+}

@@ -11,34 +11,46 @@ pub(super) enum Style {
     Latex { has_raw_headings: bool },
 }
 
-/// The median, its spread with as many decimals, and in how many runs it was measured unless in all.
+/// The median, or the mean before its confidence interval; its spread with as many decimals; and in how many
+/// runs it was measured unless in all.
 pub(super) fn cell(figure: &Repeated, column: &Column, spread: Spread, style: Style) -> String {
     let (factor, _) = column.scale;
-    let median = figure.spread.median * factor;
+    let center = match spread {
+        Spread::Interval => figure.spread.mean,
+        Spread::Range | Spread::Deviation | Spread::None => figure.spread.median,
+    };
+    let scaled = center * factor;
     let decimals = match (column.digits, figure.unit) {
-        (Some(count), _) => Decimals::significant(median, count),
+        (Some(count), _) => Decimals::significant(scaled, count),
         // The median of two counts may be a half.
-        (None, Unit::Count) => Decimals::Fixed(usize::from(median.fract() != 0.0)),
-        (None, _) => Decimals::usual(median),
+        (None, Unit::Count) => Decimals::Fixed(usize::from(scaled.fract() != 0.0)),
+        (None, _) => Decimals::usual(scaled),
     };
     let number = |value: f64| decimals.show(value * factor, style);
-    let (dash, plus) = match style {
-        Style::Latex { .. } => ("--", "$\\pm$"),
-        Style::Markdown => ("–", "±"),
+    let plus = match style {
+        Style::Latex { .. } => "$\\pm$",
+        Style::Markdown => "±",
     };
-    let median = number(figure.spread.median);
+    // A dash before or behind a minus would look like another one.
+    let ends = |low: f64, high: f64| {
+        let dash = match style {
+            _ if low < 0.0 || high < 0.0 => " to ",
+            Style::Latex { .. } => "--",
+            Style::Markdown => "–",
+        };
+        format!("{}{dash}{}", number(low), number(high))
+    };
+    let shown = number(center);
     let shown = match (spread, figure.interval) {
-        (Spread::Range, _) => {
-            let (low, high) = (number(figure.spread.min), number(figure.spread.max));
-            format!("{median} ({low}{dash}{high})")
+        // A single value has no spread.
+        (Spread::Range, _) if figure.spread.count > 1 => {
+            format!("{shown} ({})", ends(figure.spread.min, figure.spread.max))
         }
-        (Spread::Interval, Some((low, high))) => {
-            format!("{median} ({}{dash}{})", number(low), number(high))
-        }
+        (Spread::Interval, Some((low, high))) => format!("{shown} ({})", ends(low, high)),
         (Spread::Deviation, Some(_)) => {
-            format!("{median} {plus} {}", number(figure.spread.deviation))
+            format!("{shown} {plus} {}", number(figure.spread.deviation))
         }
-        _ => median,
+        _ => shown,
     };
     match figure.measured_in() {
         Some(part) => format!("{shown}, {part}"),
@@ -77,8 +89,8 @@ impl Decimals {
 
     fn show(self, x: f64, style: Style) -> String {
         match (self, style) {
-            (Decimals::Fixed(decimals), _) => format!("{x:.decimals$}"),
-            (Decimals::Power, Style::Markdown) => format!("{x:.1e}"),
+            (Decimals::Fixed(decimals), _) => signed(&format!("{x:.decimals$}"), style),
+            (Decimals::Power, Style::Markdown) => signed(&format!("{x:.1e}"), style),
             (Decimals::Power, Style::Latex { .. }) => {
                 let text = format!("{x:.1e}");
                 let (mantissa, power) = text.split_once('e').unwrap_or((&text, "0"));
@@ -86,6 +98,19 @@ impl Decimals {
             }
         }
     }
+}
+
+/// The number with a minus instead of a hyphen. A zero has neither.
+fn signed(number: &str, style: Style) -> String {
+    let Some(size) = number.strip_prefix('-') else {
+        return number.to_owned();
+    };
+    let minus = match style {
+        _ if size.parse::<f64>() == Ok(0.0) => "",
+        Style::Latex { .. } => "$-$",
+        Style::Markdown => "\u{2212}",
+    };
+    format!("{minus}{size}")
 }
 
 #[cfg(test)]
@@ -104,7 +129,7 @@ mod tests {
             (9.996, 3, "10.0"),
             (0.012345, 3, "0.0123"),
             (1234.5, 2, "1234"),
-            (-0.5, 2, "-0.50"),
+            (-0.5, 2, "$-$0.50"),
             (0.0, 4, "0"),
         ] {
             let shown = Decimals::significant(x, count).show(x, LATEX);
@@ -139,6 +164,9 @@ mod tests {
         assert_eq!(counts, "46 (46--47)");
         let counts = shown_cell(&[46.0, 47.0], Unit::Count, Spread::Range, LATEX);
         assert_eq!(counts, "46.5 (46.0--47.0)");
+        // A single value has no range.
+        let one = shown_cell(&[48.2], Unit::Score, Spread::Range, LATEX);
+        assert_eq!(one, "48.2");
         let small = [8.9e-4, 9.1e-4, 9.2e-4];
         assert_eq!(
             shown_cell(&small, Unit::Ratio, Spread::None, LATEX),
@@ -148,5 +176,22 @@ mod tests {
             shown_cell(&small, Unit::Ratio, Spread::None, Style::Markdown),
             "9.1e-4"
         );
+    }
+
+    #[test]
+    fn an_interval_is_that_of_the_mean_before_it() {
+        // The mean is 17, the deviation sqrt(((-17)^2 + (-15)^2 + 32^2) / 2) = 27.73, and t of two degrees
+        // of freedom 4.303: 17 - 4.303 * 27.73 / sqrt(3) = -51.89, and 85.89.
+        let drops = [0.0, 2.0, 49.0];
+        let shown = |style| shown_cell(&drops, Unit::Count, Spread::Interval, style);
+        assert_eq!(shown(Style::Markdown), "17 (\u{2212}52 to 86)");
+        assert_eq!(shown(LATEX), "17 ($-$52 to 86)");
+        // Mean 20, deviation 1, 4.303 / sqrt(3) = 2.484.
+        let delays = [19.0, 20.0, 21.0];
+        assert_eq!(
+            shown_cell(&delays, Unit::Time, Spread::Interval, LATEX),
+            "20.0 (17.5--22.5)"
+        );
+        assert_eq!(signed("-0.0", LATEX), "0.0");
     }
 }

@@ -171,3 +171,31 @@ fn a_curve_has_a_gap_where_no_run_was_made() {
     let expected = " No run measured it at Link rate 2\u{a0}Mbit/s, ";
     assert!(caption.contains(expected), "{caption}");
 }
+
+#[test]
+fn a_heat_map_has_the_names_of_values() {
+    let named = |queue: &str, name: &str| {
+        let mut results = results(&[("1Mbit/s", Some(1.0)), ("2Mbit/s", Some(2.0))]);
+        for result in &mut results {
+            result.coordinates.push(Coordinate {
+                key: "link.queue".into(),
+                value: queue.into(),
+                name: name.into(),
+            });
+        }
+        results
+    };
+    // As `[matrix] "link.queue" = { short = "fifo limit 20", long = "fifo limit 200" }`.
+    let mut all = named("fifo limit 20", "short");
+    all.extend(named("fifo limit 200", "long"));
+    let axes = Axes {
+        x: "link.rate".into(),
+        y: "total.goodput".into(),
+        by: Some("link.queue".into()),
+        ..Axes::default()
+    };
+    let sweep = Sweep::of(&all, &axes).expect("a sweep");
+    let maps = heat_maps(&sweep, &axes, &all, Words { own: &[] }).expect("a map");
+    assert_eq!(maps[0].y.labels(), ["short", "long"]);
+    assert_eq!(maps[0].x.labels(), ["1", "2"]);
+}
