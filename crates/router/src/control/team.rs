@@ -76,6 +76,12 @@ impl<T> Team<T> {
         work: Work,
         claim: &Arc<Claim>,
     ) -> Result<Vec<Receiver<Answered<T>>>, Refused> {
+        // To read a long text takes time, for which no other order waits.
+        let is_change = match &work {
+            Work::Commands { text, .. } => changes(text),
+            Work::Replace(_) | Work::Exchange(_) => true,
+            Work::Draft | Work::Report | Work::Status | Work::Watch(_) => false,
+        };
         // Nothing under the lock can panic halfway.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
@@ -83,11 +89,6 @@ impl<T> Team<T> {
             return Err(Refused::Busy);
         }
         let ticket = Arc::new(Ticket(Arc::clone(&self.waiting)));
-        let is_change = match &work {
-            Work::Commands { text, .. } => changes(text),
-            Work::Replace(_) | Work::Exchange(_) => true,
-            Work::Draft | Work::Report | Work::Status | Work::Watch(_) => false,
-        };
         let at = is_change.then(|| self.clock.now() + LEAD);
         let works = split(work, loops.len());
         let posted = loops.iter().zip(works);
