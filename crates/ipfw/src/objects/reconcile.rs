@@ -304,10 +304,9 @@ impl Runtime {
         }
         if has_new_rate && config.is_multi_queue {
             let rate = link.rate;
-            let flowsets = layout.flowsets.iter();
-            for (flowset, _) in flowsets.filter(|(_, f)| f.scheduler == number && f.follows_link())
-            {
-                self.tell_rate(*flowset, rate, cx);
+            let flowsets = layout.flowsets.of_scheduler(number);
+            for (flowset, _) in flowsets.filter(|(_, f)| f.follows_link()) {
+                self.tell_rate(flowset, rate, cx);
             }
         }
     }

@@ -53,13 +53,12 @@ impl Collector<'_> {
         let internal = config
             .internal
             .and_then(|n| Some((n, self.layout.flowsets.get(&n)?)));
-        let queues = self.layout.queues().filter(|(_, f)| f.scheduler == number);
+        let flowsets = self.layout.flowsets.of_scheduler(number).map(|(n, _)| n);
+        // Higher numbers are the queues of pipes.
+        let queues = flowsets.filter(|n| *n < STRIDE);
         Some(SchedulerState {
             link: link_state(number, self.layout.link_of(number)),
-            children: queues
-                .map(|(n, _)| n)
-                .filter(|n| config.internal != Some(*n))
-                .collect(),
+            children: queues.filter(|n| config.internal != Some(*n)).collect(),
             flowset: internal.map(|(n, flowset)| self.counted_flowset(n, flowset)),
             scheduler: self.scheduler_line(number)?,
             flows: Vec::new(),

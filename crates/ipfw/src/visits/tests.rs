@@ -1,0 +1,110 @@
+//! How the work of the packet loop grows with the configuration and with the length of commands.
+
+use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
+
+use super::visits;
+use crate::{Direction, Disposition, Firewall, Headers, NoFiles, Output, Prepared, Settings};
+
+struct Engine {
+    firewall: Firewall,
+    rng: Rng,
+    dropped: DropCounter,
+    slot: u32,
+}
+
+impl Engine {
+    fn new(text: &str) -> Engine {
+        let mut engine = Engine {
+            firewall: Firewall::new(&Settings::default()),
+            rng: Rng::from_seed(1),
+            dropped: DropCounter::default(),
+            slot: 0,
+        };
+        engine.replace(text);
+        engine
+    }
+
+    fn with<T>(&mut self, work: impl FnOnce(&mut Firewall, &mut Cx<'_>) -> T) -> T {
+        let mut cx = Cx::new(Time::ZERO, &mut self.rng, &mut self.dropped);
+        work(&mut self.firewall, &mut cx)
+    }
+
+    /// Replaces the configuration. Returns what the packet loop visits for it.
+    fn replace(&mut self, text: &str) -> usize {
+        let (settings, mut output) = (Settings::default(), Output::default());
+        let prepared = Prepared::new(&settings, Vec::new(), text, &mut NoFiles, &mut output);
+        let prepared = prepared.unwrap();
+        visits(|| self.with(|firewall, cx| drop(firewall.replace(prepared, cx))))
+    }
+
+    fn command(&mut self, text: &str) -> Output {
+        self.with(|firewall, cx| firewall.command(text, &mut NoFiles, cx).unwrap())
+    }
+
+    fn send(&mut self, to: [u8; 4]) -> Disposition {
+        let headers = Headers::new(Direction::In, 17, [10, 1, 0, 1].into(), to.into());
+        self.slot += 1;
+        let packet = Packet::new(self.slot, 1000);
+        self.with(|firewall, cx| firewall.handle(packet, &headers, cx))
+    }
+}
+
+const PIPES: usize = 100;
+
+/// 100 pipes, each with a scheduler of two queues.
+fn pipes(mbit: u32) -> String {
+    let lines = (1..=PIPES).map(|n| {
+        let (first, second) = (2 * n, 2 * n + 1);
+        format!(
+            "pipe {n} config bw {mbit}Mbit/s\n\
+             queue {first} config pipe {n} weight 1\n\
+             queue {second} config pipe {n} weight 2\n\
+             add {n} queue {first} ip from any to 10.0.0.{n}\n"
+        )
+    });
+    lines.collect()
+}
+
+/// The queues of each scheduler are visited twice: for the rate, and for the scheduler itself. To visit
+/// those of all schedulers for each of them would be 100 times 200.
+#[test]
+fn new_rates_visit_the_queues_of_each_scheduler_only() {
+    let mut engine = Engine::new(&pipes(1));
+    for n in 1..=PIPES {
+        let taken = engine.send([10, 0, 0, n as u8]);
+        assert!(matches!(taken, Disposition::Taken), "{taken:?}");
+    }
+    let visits = engine.replace(&pipes(2));
+    let queues = 2 * PIPES;
+    assert!((2 * queues..=4 * queues).contains(&visits), "{visits}");
+}
+
+#[test]
+fn schedulers_are_shown_with_their_own_queues_only() {
+    let mut engine = Engine::new(&pipes(1));
+    let mut shown = Output::default();
+    let visits = visits(|| shown = engine.command("sched show"));
+    let queues = 2 * PIPES;
+    assert!((queues..=2 * queues).contains(&visits), "{visits}");
+    assert!(shown.stdout.contains("\n   Children flowsets: 200 201"));
+}
+
+/// Two queues for each of ten schedulers, and none before the first piece.
+#[test]
+fn a_show_collects_its_objects_in_pieces() {
+    let mut engine = Engine::new(&pipes(1));
+    let mut survey = None;
+    let at_once = visits(|| survey = engine.with(|it, cx| it.survey("sched show", cx)));
+    assert_eq!(at_once, 0);
+    let mut survey = survey.expect("it only shows objects");
+    let mut pieces = 0;
+    let mut is_left = true;
+    while is_left {
+        let visits = visits(|| is_left = engine.with(|it, cx| it.look(&mut survey, 10, cx)));
+        assert!(visits <= 2 * 10, "{visits}");
+        pieces += 1;
+    }
+    // The last one visits flows, of which there are none.
+    assert_eq!(pieces, PIPES / 10 + 1);
+    assert_eq!(survey.finish(), engine.command("sched show"));
+}
