@@ -81,6 +81,10 @@ pub fn parse(text: &str, number: u32, compat: bool) -> Result<Line, CommandError
     parse_with(&Here, text, number, compat)
 }
 
+/// The most bytes of a command, without its comment. Packets wait for a command that a router executes, and
+/// this many bytes take a few milliseconds.
+pub const MOST_BYTES: usize = 64 << 10;
+
 /// Does the same as [`parse`], and finds algorithms such as `wasm:my.wasm` by `loaders`.
 ///
 /// # Errors
@@ -92,6 +96,15 @@ pub fn parse_with(
     number: u32,
     compat: bool,
 ) -> Result<Line, CommandError> {
+    // A comment may be longer.
+    let bytes = text.find('#').unwrap_or(text.len());
+    if bytes > MOST_BYTES {
+        let at = Position {
+            line: number,
+            column: 1,
+        };
+        return Err(CommandError::new(ErrorKind::TooLong { bytes }, at));
+    }
     let words = token::words(text, number);
     let mut p = Parser::new(&words, compat);
     p.loaders = loaders;
@@ -100,10 +113,11 @@ pub fn parse_with(
     } else {
         Some(command::invocation(&mut p, &words)?)
     };
+    let (warnings, notices) = p.into_warnings();
     Ok(Line {
         invocation,
-        warnings: p.warnings,
-        notices: p.notices,
+        warnings,
+        notices,
     })
 }
 

@@ -16,7 +16,7 @@ use crate::engine::{Firewall, Output};
 use crate::flow::FlowId;
 use crate::grammar::{self, Command, ObjectKind};
 use crate::objects::layout::STRIDE;
-use crate::show::collect::{Collector, Rows, instance_state, is_selected};
+use crate::show::collect::{Collector, Rows, Selection, instance_state};
 use crate::show::text::Writer;
 use crate::show::{FlowState, Snapshot};
 
@@ -64,7 +64,8 @@ impl Firewall {
         }
         let now = cx.now;
         self.advance(|at| at < now, cx);
-        let is_meant = |number: &u32| is_selected(*number, spans);
+        let selection = Selection::new(spans);
+        let is_meant = |number: &u32| selection.has(*number);
         let numbers: Vec<u32> = match kind {
             ObjectKind::Pipe | ObjectKind::Scheduler => {
                 self.layout.links.keys().copied().filter(is_meant).collect()

@@ -108,3 +108,25 @@ fn a_show_collects_its_objects_in_pieces() {
     assert_eq!(pieces, PIPES / 10 + 1);
     assert_eq!(survey.finish(), engine.command("sched show"));
 }
+
+/// 20 000 numbers, each of which a binary search among 1001 rules finds in at most 11 steps; to compare each
+/// number with each rule would take 20 million. The numbers are one range, so a rule is compared with one.
+#[test]
+fn a_list_of_many_numbers_searches_the_rules_for_each_of_them() {
+    const RULES: usize = 1000;
+    const NUMBERS: usize = 20_000;
+    let text: String = (1..=RULES)
+        .map(|n| format!("add {n} count ip from any to any\n"))
+        .collect();
+    let mut engine = Engine::new(&text);
+    let numbers = format!("7{}", ",7".repeat(NUMBERS - 1));
+    for (command, lines) in [("list", 1), ("zero", NUMBERS), ("-f delete", 0)] {
+        let mut said = Output::default();
+        let visits = visits(|| said = engine.command(&format!("{command} {numbers}")));
+        assert_eq!(said.stdout.lines().count(), lines, "{command}");
+        let most = 12 * NUMBERS + 2 * (RULES + 1);
+        assert!((NUMBERS..=most).contains(&visits), "{command}: {visits}");
+    }
+    // Only rule 7 is gone.
+    assert_eq!(engine.command("list").stdout.lines().count(), RULES);
+}
