@@ -104,6 +104,8 @@ pub(crate) struct Programs {
     /// Scratch space of [`Programs::build`], a number per rule.
     pub(super) visited: Vec<u32>,
     visit: u32,
+    /// Likewise, a number per name of states.
+    seen: Vec<u32>,
     candidates: Vec<u64>,
 }
 
@@ -122,6 +124,7 @@ impl Programs {
             unindexed: 0,
             visited: Vec::new(),
             visit: 0,
+            seen: Vec::new(),
             candidates: Vec::new(),
         }
     }
@@ -268,6 +271,7 @@ impl Programs {
         self.visit = self.visit.wrapping_add(1);
         if self.visit == 0 {
             self.visited.fill(0);
+            self.seen.fill(0);
             self.visit = 1;
         }
         if self.index.is_none() {
@@ -334,7 +338,7 @@ impl Programs {
         }
         steps.sort_unstable_by_key(|step| step.rule);
         if !has_jumps {
-            drop_repeated_probes(entries, &mut steps);
+            drop_repeated_probes(entries, &mut steps, &mut self.seen, self.visit);
         }
         steps
     }
@@ -423,15 +427,23 @@ fn resumptions(entries: &[Entry]) -> Vec<u32> {
 
 /// Keeps the lookups of each name of states up to the first that every packet makes: without jumps,
 /// a packet meets it first.
-fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>) {
-    let mut seen: Vec<u16> = Vec::new();
+///
+/// `seen` has a number per name, which is `visit` for those that the packet has looked up.
+fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>, seen: &mut Vec<u32>, visit: u32) {
+    let mut has_seen_all = false;
     steps.retain_mut(|step| {
         let entry = &entries[step.rule as usize];
         if let Some(name) = entry.state.filter(|_| step.probes) {
-            step.probes = !seen.contains(&name) && !seen.contains(&ANY);
+            let place = name as usize;
+            step.probes = !has_seen_all && seen.get(place) != Some(&visit);
             // Only some packets look up the states of a rule with `prob`.
             if step.probes && entry.prob >= 1 << 32 {
-                seen.push(name);
+                if name == ANY {
+                    has_seen_all = true;
+                } else {
+                    seen.resize(seen.len().max(place + 1), 0);
+                    seen[place] = visit;
+                }
             }
         }
         step.has_body || step.probes

@@ -130,3 +130,32 @@ fn a_list_of_many_numbers_searches_the_rules_for_each_of_them() {
     // Only rule 7 is gone.
     assert_eq!(engine.command("list").stdout.lines().count(), RULES);
 }
+
+/// 2000 rules, each with a name of its own that all packets look up.
+fn named(word: &str) -> String {
+    let of = |n| format!("add {n} allow tcp from 10.1.0.1 to 10.0.0.9 {n} keep-state :{word}{n}\n");
+    (1..=2000).map(of).collect()
+}
+
+/// To compare each name with those before it would take 2 million comparisons.
+#[test]
+fn a_reload_finds_the_name_of_each_rule_once() {
+    let mut engine = Engine::new(&named("client"));
+    assert_eq!(engine.replace(&named("client")), 2000);
+    assert_eq!(engine.replace(&named("session")), 2000);
+}
+
+/// A packet with `:any` looks up the two names of the present rules, and not those of earlier ones.
+#[test]
+fn names_of_rules_that_are_gone_cost_packets_nothing() {
+    let rules = "add 10 check-state :any\n\
+                 add 20 allow tcp from any to any keep-state :a\n\
+                 add 30 allow ip from any to any keep-state :b";
+    let mut engine = Engine::new(&named("client"));
+    engine.replace(rules);
+    engine.command("add 40 count ip from any to any keep-state :c");
+    engine.command("delete 40");
+    engine.send([10, 0, 0, 1]);
+    let visits = visits(|| drop(engine.send([10, 0, 0, 2])));
+    assert_eq!(visits, 2);
+}
