@@ -60,8 +60,9 @@ impl Runtime {
         }
         moved.sort_by_key(|packet: &Packet| packet.arrival);
         for packet in moved {
-            let mut passage = self.passages.of(&packet).clone();
-            passage.holder = NONE;
+            // Before the passage goes with the packet to another worker.
+            self.passages.leave(packet.slot);
+            let passage = self.passages.of(&packet).clone();
             let number = passage.flowset;
             let flow = FlowId::of(&passage.headers, number % STRIDE);
             self.ensure(number, layout);
