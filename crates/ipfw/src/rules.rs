@@ -1,6 +1,7 @@
 //! The rules: their order, sets and counters, and how a packet walks through them.
 
 pub(crate) mod compiled;
+mod forgetting;
 mod frames;
 mod index;
 pub(crate) mod program;
@@ -454,7 +455,7 @@ impl Rules {
     fn cached(&mut self, headers: &Headers, start: u32) -> Cached {
         let key = ProgramKey::of(headers);
         if let Some(cached) = self.programs.find(&key, start) {
-            return cached;
+            return self.programs.keep(cached);
         }
         let env = Environment {
             interfaces: &self.interfaces,
