@@ -25,6 +25,7 @@ use crate::grammar::{Action, Target};
 use crate::hash::KeyedHash;
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
 use crate::matching::{Environment, Look};
+use crate::visits::visit;
 
 /// One rule that may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -302,6 +303,7 @@ impl Programs {
                 if std::mem::replace(&mut self.visited[index], self.visit) == self.visit {
                     break;
                 }
+                visit();
                 let entry = &entries[index];
                 if entry.is_disabled(disabled_sets) {
                     continue;

@@ -332,9 +332,11 @@ impl States {
         let (from, to) = ends(headers);
         let group = limit.map(|limit| Group::of(headers, rule, limit));
         let most = limit.map_or(u32::MAX, |limit| limit.most);
+        let mut turns = 0;
         while group.is_some_and(|group| self.groups.ask(&group, now) >= most) {
             // States of the group may have expired beyond those that this call removes.
-            if !self.expire(now) {
+            turns += 1;
+            if turns > MOST_TURNS || !self.expire(now) {
                 self.refusals.limit += 1;
                 return Err(Refused::Limit);
             }
@@ -428,6 +430,7 @@ impl States {
     }
 
     fn state(&self, place: u32) -> &State {
+        visit();
         &self.places[place as usize].state
     }
 
@@ -538,6 +541,9 @@ impl States {
 /// The most states that expire with one packet. A flood of short-lived states expires at one
 /// instant, and later packets must not wait until all of them are removed.
 const EXPIRED_AT_ONCE: usize = 64;
+/// How many times as many expire for a packet whose group of a `limit` is full. If states of the group are
+/// behind all of these, the packet is refused, and a later one finds room.
+const MOST_TURNS: usize = 64;
 
 impl List {
     const EMPTY: List = List {

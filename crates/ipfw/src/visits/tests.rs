@@ -145,19 +145,41 @@ fn a_reload_finds_the_name_of_each_rule_once() {
     assert_eq!(engine.replace(&named("session")), 2000);
 }
 
-/// A packet with `:any` looks up the two names of the present rules, and not those of earlier ones.
+/// Each rule names a host of its own. The index looks four values of the flow up: the protocol, the
+/// destination under the only mask, and both ports. What it finds is that rule and the built-in one.
 #[test]
-fn names_of_rules_that_are_gone_cost_packets_nothing() {
-    let rules = "add 10 check-state :any\n\
-                 add 20 allow tcp from any to any keep-state :a\n\
-                 add 30 allow ip from any to any keep-state :b";
-    let mut engine = Engine::new(&named("client"));
-    engine.replace(rules);
-    engine.command("add 40 count ip from any to any keep-state :c");
-    engine.command("delete 40");
-    engine.send([10, 0, 0, 1]);
-    let visits = visits(|| {
-        engine.send([10, 0, 0, 2]);
+fn a_new_flow_among_10_000_rules_evaluates_its_own_one() {
+    const MOST: usize = 4 + 2;
+    let rule = |n: u32| {
+        let [_, _, high, low] = n.to_be_bytes();
+        format!("add {n} allow ip from any to 10.2.{high}.{low}\n")
+    };
+    let mut engine = Engine::new(&(1..=10_000).map(rule).collect::<String>());
+    for n in [1_u32, 5000, 10_000] {
+        let [_, _, high, low] = n.to_be_bytes();
+        let send = |engine: &mut Engine| {
+            let passes = engine.send([10, 2, high, low]);
+            assert!(matches!(passes, Disposition::Pass(_)), "{passes:?}");
+        };
+        let new = visits(|| send(&mut engine));
+        assert!((1..=MOST).contains(&new), "{new}");
+        // The flow is known.
+        assert_eq!(visits(|| send(&mut engine)), 0);
+    }
+    // No rule names this host; the built-in one is left.
+    let denied = visits(|| {
+        engine.send([10, 3, 0, 1]);
     });
-    assert_eq!(visits, 2);
+    assert!((1..=MOST).contains(&denied), "{denied}");
+}
+
+/// As the page for operators says: the index cannot serve rules that look up states.
+#[test]
+fn a_new_flow_evaluates_each_rule_that_no_index_serves() {
+    const RULES: usize = 2000;
+    let mut engine = Engine::new(&named("client"));
+    let visits = visits(|| {
+        engine.send([10, 0, 0, 1]);
+    });
+    assert!((RULES..=RULES + 4 + 1).contains(&visits), "{visits}");
 }
