@@ -43,6 +43,11 @@ fn a_command_has_64_kib_at_most_and_a_comment_may_be_longer() {
     assert_eq!((code, column), (65, 1));
     let at = parse(&line(70_000), 7, false).unwrap_err().at;
     assert_eq!(at.map(|at| at.line), Some(7));
+    // 8 bytes each, which are written with the name of the codepoint, in 10.
+    let rule = |options| format!("add allow ip from any to any{}", " dscp 10".repeat(options));
+    assert!(canonical(&rule(1)).ends_with(" dscp af11"));
+    assert!(parse(&rule(6500), 1, false).is_ok());
+    assert!(parse(&rule(6600), 1, false).is_err());
 }
 
 #[test]
