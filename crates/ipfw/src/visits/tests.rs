@@ -183,3 +183,19 @@ fn a_new_flow_evaluates_each_rule_that_no_index_serves() {
     });
     assert!((RULES..=RULES + 4 + 1).contains(&visits), "{visits}");
 }
+
+/// 300 rules, each with a table of its own. To look for each table in all rules would take 90 000 steps.
+#[test]
+fn commands_about_all_tables_read_the_rules_once() {
+    let text: String = (1..=300)
+        .map(|n| format!("add {n} count ip from table(t{n}) to any\n"))
+        .collect();
+    let mut engine = Engine::new(&text);
+    for (command, expected) in [("info", 300), ("list", 0), ("flush", 0)] {
+        let mut said = Output::default();
+        let visits = visits(|| said = engine.command(&format!("table all {command}")));
+        assert_eq!(visits, expected, "{command}");
+        let references = said.stdout.matches(" references: 1,").count();
+        assert_eq!(references, expected, "{command}");
+    }
+}
