@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// The distance counts letters that are missing, surplus, wrong, or swapped with their neighbour.
 /// Upper and lower case are equal, and so are `_`, `-` and a space. A candidate is near if at most
 /// a third of the longer word's letters differ (or one letter of a short word), or if one word is a
-/// prefix of the other.
+/// prefix of the other. Of two words with more than 128 letters, only prefixes are near.
 ///
 /// ```
 /// use sluice_core::spelling::nearest;
@@ -54,6 +54,9 @@ pub fn question<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -
 
 /// The largest number of suggestions in one answer.
 const AT_MOST: usize = 3;
+/// The distance of two words takes steps in proportion to the product of their lengths, and a text that is
+/// no configuration may have words of megabytes.
+const MOST_LETTERS: usize = 128;
 
 fn folded(word: &str) -> Vec<char> {
     let fold = |c: char| if matches!(c, '-' | ' ') { '_' } else { c };
@@ -64,14 +67,23 @@ fn folded(word: &str) -> Vec<char> {
 }
 
 fn distance_if_near(word: &[char], candidate: &[char]) -> Option<usize> {
-    let distance = distance(word, candidate);
-    if distance <= (word.len().max(candidate.len()) / 3).max(1) {
-        return Some(distance);
+    let (shorter, longer) = if word.len() < candidate.len() {
+        (word, candidate)
+    } else {
+        (candidate, word)
+    };
+    // Each surplus letter is an edit, so the distance is at least this.
+    let surplus = longer.len() - shorter.len();
+    let most = (longer.len() / 3).max(1);
+    if surplus <= most && shorter.len() <= MOST_LETTERS {
+        let distance = distance(word, candidate);
+        if distance <= most {
+            return Some(distance);
+        }
     }
-    // A single letter is a prefix of too many words.
-    let is_beginning = |a: &[char], b: &[char]| a.len() > 1 && b.starts_with(a);
-    let is_near = is_beginning(word, candidate) || is_beginning(candidate, word);
-    is_near.then_some(distance)
+    // A single letter is a prefix of too many words. The surplus is all that a prefix lacks.
+    let is_beginning = shorter.len() > 1 && longer.starts_with(shorter);
+    is_beginning.then_some(surplus)
 }
 
 /// Returns how many letters must be inserted, deleted or changed, or neighbours swapped, where no
@@ -122,6 +134,24 @@ mod tests {
             assert_eq!(distance(a, b), edits, "{a} {b}");
             assert_eq!(distance(b, a), edits, "{b} {a}");
         }
+    }
+
+    /// 1000 candidates of six letters. The distances of a word of 4 000 000 letters to them would take
+    /// 2.4 x 10^10 steps, that of two such words 1.6 x 10^13.
+    #[test]
+    fn a_long_word_costs_no_distances() {
+        let long = "x".repeat(4_000_000);
+        let names: Vec<String> = (0..1000).map(|n| alloc::format!("abc{n:03}")).collect();
+        let candidates = || names.iter().map(String::as_str);
+        assert!(nearest(&long, candidates()).is_empty());
+        let other = "y".repeat(4_000_000);
+        assert!(nearest(&long, [other.as_str()]).is_empty());
+        // A beginning of the word is near, whatever the length.
+        assert_eq!(nearest(&long, candidates().chain(["xxxx"])), ["xxxx"]);
+        // At the limit: the 129th letter of both ends the search.
+        let (word, near) = ("a".repeat(128), "a".repeat(127) + "b");
+        assert_eq!(nearest(&word, [near.as_str()]), [near.as_str()]);
+        assert!(nearest(&(word + "c"), [(near + "d").as_str()]).is_empty());
     }
 
     #[test]

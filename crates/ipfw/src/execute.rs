@@ -31,7 +31,7 @@ use crate::grammar::{
 use crate::objects::layout::{Files, Layout, Means, STRIDE, read_file};
 use crate::rules::{Entry, Saved};
 use crate::show::Snapshot;
-use crate::show::collect::{Collector, is_selected};
+use crate::show::collect::{Collector, Selection};
 use crate::show::rules as show_rules;
 use crate::show::text::Writer;
 use crate::variables::{Variables, named};
@@ -400,14 +400,15 @@ impl Firewall {
             is_compat: self.switches.is_compat,
         };
         let layout = collector.layout;
+        let selection = Selection::new(spans);
         match kind {
             ObjectKind::Pipe => {
-                let numbers = layout.links.keys().filter(|n| is_selected(**n, spans));
+                let numbers = layout.links.keys().filter(|n| selection.has(**n));
                 snapshot.pipes = numbers.filter_map(|n| collector.pipe(*n, cx.now)).collect();
             }
             ObjectKind::Scheduler => {
                 let numbers = layout.schedulers.range(..STRIDE).map(|(n, _)| *n);
-                let numbers = numbers.filter(|n| is_selected(*n, spans));
+                let numbers = numbers.filter(|n| selection.has(*n));
                 snapshot.schedulers = numbers
                     .filter_map(|n| collector.scheduler(n, cx.now))
                     .collect();
@@ -416,7 +417,7 @@ impl Firewall {
                 let numbers = layout
                     .queues()
                     .map(|(n, _)| n)
-                    .filter(|n| is_selected(*n, spans));
+                    .filter(|n| selection.has(*n));
                 snapshot.queues = numbers.filter_map(|n| collector.queue(n, cx)).collect();
             }
         }

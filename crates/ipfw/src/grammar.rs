@@ -81,6 +81,12 @@ pub fn parse(text: &str, number: u32, compat: bool) -> Result<Line, CommandError
     parse_with(&Here, text, number, compat)
 }
 
+/// The most bytes of a command, without its comment. Packets wait for a command that a router executes, and
+/// this many bytes take a few milliseconds.
+pub const MOST_BYTES: usize = 64 << 10;
+/// That of the number and the set of a rule.
+const ROOM_FOR_NUMBERS: usize = 32;
+
 /// Does the same as [`parse`], and finds algorithms such as `wasm:my.wasm` by `loaders`.
 ///
 /// # Errors
@@ -92,6 +98,18 @@ pub fn parse_with(
     number: u32,
     compat: bool,
 ) -> Result<Line, CommandError> {
+    // A comment may be longer.
+    let bytes = text.find('#').unwrap_or(text.len());
+    let too_long = |bytes| {
+        let at = Position {
+            line: number,
+            column: 1,
+        };
+        CommandError::new(ErrorKind::TooLong { bytes }, at)
+    };
+    if bytes > MOST_BYTES {
+        return Err(too_long(bytes));
+    }
     let words = token::words(text, number);
     let mut p = Parser::new(&words, compat);
     p.loaders = loaders;
@@ -100,10 +118,21 @@ pub fn parse_with(
     } else {
         Some(command::invocation(&mut p, &words)?)
     };
+    // A rule may be longer when it is written, and must then be read again.
+    if let Some(Invocation { command, .. }) = &invocation
+        && bytes > MOST_BYTES / 4
+        && matches!(command, Command::Add(_))
+    {
+        let written = command.to_string().len() + ROOM_FOR_NUMBERS;
+        if written > MOST_BYTES {
+            return Err(too_long(written));
+        }
+    }
+    let (warnings, notices) = p.into_warnings();
     Ok(Line {
         invocation,
-        warnings: p.warnings,
-        notices: p.notices,
+        warnings,
+        notices,
     })
 }
 

@@ -22,6 +22,7 @@ mod rules;
 pub mod show;
 mod tables;
 mod variables;
+mod visits;
 mod words;
 mod workers;
 

@@ -1,6 +1,7 @@
 //! The rules: their order, sets and counters, and how a packet walks through them.
 
 pub(crate) mod compiled;
+mod forgetting;
 mod frames;
 mod index;
 pub(crate) mod program;
@@ -50,7 +51,7 @@ pub(crate) struct Entry {
     /// Probability in units of 2^-32; `1 << 32` is certain.
     prob: u64,
     /// The name of the states that the rule looks up.
-    pub state: Option<u16>,
+    pub state: Option<u32>,
     pub packets: u64,
     pub bytes: u64,
     pub last_match: Option<Time>,
@@ -316,15 +317,21 @@ impl Rules {
     /// Removes the rules for which `is_meant` holds. Returns their number.
     pub fn remove(&mut self, is_meant: impl Fn(&Entry) -> bool) -> usize {
         let before = self.entries.len();
-        let mut gone = Vec::new();
+        let (mut gone, mut names) = (Vec::new(), Vec::new());
         self.entries.retain(|entry| {
             let goes = entry.number != DEFAULT_RULE && is_meant(entry);
             if goes && entry.rule.state.is_some() {
                 gone.push(entry.id());
             }
+            if goes {
+                names.extend(entry.state);
+            }
             !goes
         });
         self.states.forget_rules(&gone);
+        names
+            .into_iter()
+            .for_each(|name| self.states.forget_name(name));
         let removed = before - self.entries.len();
         if removed > 0 {
             self.changed();
@@ -448,7 +455,7 @@ impl Rules {
     fn cached(&mut self, headers: &Headers, start: u32) -> Cached {
         let key = ProgramKey::of(headers);
         if let Some(cached) = self.programs.find(&key, start) {
-            return cached;
+            return self.programs.keep(cached);
         }
         let env = Environment {
             interfaces: &self.interfaces,

@@ -350,11 +350,9 @@ impl Table {
     }
 
     pub fn find_name(&self, name: &str) -> Option<(&Key, &[u32])> {
-        // Tables of interface names are small and are searched once per flow.
-        self.entries.iter().find_map(|(key, values)| match key {
-            Key::Name(n) if n == name => Some((key, values.as_slice())),
-            _ => None,
-        })
+        // Once per flow.
+        let found = self.entries.get_key_value(&Key::Name(name.to_owned()))?;
+        Some((found.0, found.1.as_slice()))
     }
 
     /// Returns the value that an action of `kind` reads from an entry.
@@ -504,6 +502,23 @@ mod tests {
             found.map(|(key, _)| key.to_string()),
             Some("10.0.0.0/8".to_string())
         );
+    }
+
+    /// To compare each name with all before it would take 2 x 10^10 comparisons.
+    #[test]
+    fn a_name_is_found_among_many_without_a_look_at_all() {
+        let mut tables = Tables::default();
+        let id = tables.create("t", TableKind::Iface, Vec::new(), 0);
+        let table = tables.table_mut(id);
+        let names: Vec<String> = (0..200_000).map(|n| format!("vlan{n}")).collect();
+        for (value, name) in (0..).zip(&names) {
+            table.add(key(TableKind::Iface, name), vec![value], false);
+        }
+        for (value, name) in (0..).zip(&names) {
+            let found = table.find_name(name).map(|(_, values)| values);
+            assert_eq!(found, Some(&[value][..]), "{name}");
+        }
+        assert!(table.find_name("vlan").is_none());
     }
 
     #[test]

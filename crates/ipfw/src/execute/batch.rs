@@ -18,6 +18,8 @@ pub struct Batch {
     /// The file that the text is from, if a command named it.
     file: Option<String>,
     flags: Flags,
+    /// Whether errors name their line.
+    is_batch: bool,
     /// Bytes of the text that are done.
     done: usize,
     lines: u32,
@@ -26,19 +28,23 @@ pub struct Batch {
 }
 
 impl Firewall {
-    /// Returns `text` as a batch if its lines take effect one by one: in [`Mode::Batch`], or if it
-    /// is one command that names a file of commands, without `--atomic` or `-n`.
+    /// Returns `text` as a batch if its lines take effect one by one: if it has several, or is in
+    /// [`Mode::Batch`], or is one command that names a file of commands, without `--atomic` or `-n`.
     pub fn begin_batch(&self, text: &str, mode: Mode, files: &mut dyn Files) -> Option<Batch> {
         let new = |text, file, flags| Batch {
             text,
             file,
             flags,
+            is_batch: mode != Mode::Command,
             done: 0,
             lines: 0,
             output: Output::default(),
         };
         match mode {
             Mode::Batch => return Some(new(text.to_owned(), None, Flags::default())),
+            Mode::Command if text.trim_end().contains('\n') => {
+                return Some(new(text.to_owned(), None, Flags::default()));
+            }
             Mode::Command => {}
             Mode::Atomic | Mode::Replace => return None,
         }
@@ -55,7 +61,11 @@ impl Firewall {
         }
         // What cannot be read is refused by `execute`.
         let text = read_file(files, &path).ok()?;
-        Some(new(text, Some(path.value), invocation.flags))
+        let batch = new(text, Some(path.value), invocation.flags);
+        Some(Batch {
+            is_batch: true,
+            ..batch
+        })
     }
 
     /// Executes the next lines, at least one, until `is_enough` returns true. Returns `None` while
@@ -75,7 +85,7 @@ impl Firewall {
         self.advance(|at| at < now, cx);
         let mut run = Run {
             files,
-            is_batch: true,
+            is_batch: batch.is_batch,
             is_deferred: false,
             depth: usize::from(batch.file.is_some()),
         };
@@ -151,7 +161,11 @@ mod tests {
 
     #[test]
     fn a_batch_in_pieces_says_and_does_what_it_does_as_a_whole() {
-        for (text, mode) in [(TEXT, Mode::Batch), ("ipfw -q /a/file", Mode::Command)] {
+        for (text, mode) in [
+            (TEXT, Mode::Batch),
+            (TEXT, Mode::Command),
+            ("ipfw -q /a/file", Mode::Command),
+        ] {
             let (whole, pieces) = (run(text, mode, false), run(text, mode, true));
             // The sixth line is refused.
             assert_eq!((whole.0, pieces.0), (0, 6));

@@ -12,8 +12,10 @@ use crate::headers::Interface;
 use crate::rules::compiled::table_of;
 use crate::rules::{DEFAULT_RULE, Entry};
 use crate::show::Snapshot;
-use crate::show::collect::is_selected;
+use crate::show::collect::Selection;
 use crate::show::rules as show_rules;
+use crate::visits::visit;
+use crate::words::parser::MOST_WARNINGS;
 
 /// Returns a remark if a test names an interface that the host does not have. A host without a list of
 /// interfaces, such as a check of a file, does not know.
@@ -77,9 +79,13 @@ impl Firewall {
         if rule.log.is_some() && !self.variables.is_on("net.inet.ip.fw.verbose") {
             say("`log` records nothing until net.inet.ip.fw.verbose is 1".into());
         }
+        // A suggestion takes time in proportion to the tables or interfaces.
+        let mut left = MOST_WARNINGS;
         for term in rule.clauses().flatten() {
-            let missing = missing_interface(&term.condition, self.rules.interfaces());
-            if let Some(text) = missing {
+            let interfaces = self.rules.interfaces();
+            let missing = || missing_interface(&term.condition, interfaces);
+            if let Some(text) = (left > 0).then(missing).flatten() {
+                left -= 1;
                 say(match term.is_negated {
                     false => format!("{text}, so this test matches no packet"),
                     true => format!("{text}, so this test matches every packet"),
@@ -90,6 +96,10 @@ impl Firewall {
             };
             let tables = &self.rules.tables;
             let Some(id) = tables.find(&name) else {
+                if left == 0 {
+                    continue;
+                }
+                left -= 1;
                 let near = tables.nearest(&name);
                 let near =
                     near.map_or_else(String::new, |near| format!(" (did you mean ``{near}''?)"));
@@ -134,23 +144,17 @@ impl Firewall {
         output: &mut Output,
         cx: &mut Cx<'_>,
     ) -> Result<(), CommandError> {
+        let selection = Selection::new(spans);
         let shown = |e: &Entry| {
             let is_visible = flags.sets || !self.rules.is_set_disabled(e.rule.set);
-            is_visible && set.is_none_or(|s| s == e.rule.set) && is_selected(e.number, spans)
+            is_visible && set.is_none_or(|s| s == e.rule.set) && selection.has(e.number)
         };
-        for span in spans {
-            let range = span.value.first..=span.value.last;
-            if !self
-                .rules
-                .entries()
-                .iter()
-                .any(|e| range.contains(&e.number))
-            {
-                return Err(CommandError::new(
-                    ErrorKind::NoSuchRule(span.value.first),
-                    span.at,
-                ));
-            }
+        let there = Numbers::of(self.rules.entries(), |_| true);
+        if let Some(span) = spans.iter().find(|span| !there.are_in(span.value)) {
+            return Err(CommandError::new(
+                ErrorKind::NoSuchRule(span.value.first),
+                span.at,
+            ));
         }
         if flags.json {
             let mut snapshot = Snapshot {
@@ -188,11 +192,11 @@ impl Firewall {
         output: &mut Output,
     ) -> Result<(), CommandError> {
         let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
+        let is_meant = |e: &Entry| e.number != DEFAULT_RULE && in_set(e);
+        let there = Numbers::of(self.rules.entries(), is_meant);
+        let before = output.warnings.len();
         for span in spans {
-            let range = span.value.first..=span.value.last;
-            let is_there =
-                |e: &Entry| e.number != DEFAULT_RULE && range.contains(&e.number) && in_set(e);
-            if self.rules.entries().iter().any(is_there) {
+            if there.are_in(span.value) {
                 continue;
             }
             let first = span.value.first;
@@ -200,13 +204,13 @@ impl Firewall {
                 return Err(CommandError::new(ErrorKind::RuleNotFound(first), span.at));
             }
             // ipfw goes on with `-f`, and is silent with `-q`.
-            if !flags.quiet {
+            if !flags.quiet && output.warnings.len() - before < MOST_WARNINGS {
                 let text = format!("rule {first} not found");
                 output.warnings.push(Warning::new(Some(span.at), text));
             }
         }
-        self.rules
-            .remove(|e| in_set(e) && is_selected(e.number, spans));
+        let selection = Selection::new(spans);
+        self.rules.remove(|e| in_set(e) && selection.has(e.number));
         Ok(())
     }
 
@@ -219,22 +223,16 @@ impl Firewall {
         output: &mut Output,
     ) -> Result<(), CommandError> {
         let in_set = |e: &Entry| set.is_none_or(|s| s == e.rule.set);
-        for span in spans {
-            let range = span.value.first..=span.value.last;
-            if !self
-                .rules
-                .entries()
-                .iter()
-                .any(|e| range.contains(&e.number) && in_set(e))
-            {
-                return Err(CommandError::new(
-                    ErrorKind::RuleNotFound(span.value.first),
-                    span.at,
-                ));
-            }
+        let there = Numbers::of(self.rules.entries(), in_set);
+        if let Some(span) = spans.iter().find(|span| !there.are_in(span.value)) {
+            return Err(CommandError::new(
+                ErrorKind::RuleNotFound(span.value.first),
+                span.at,
+            ));
         }
+        let selection = Selection::new(spans);
         self.rules
-            .zero(log_only, |e| in_set(e) && is_selected(e.number, spans));
+            .zero(log_only, |e| in_set(e) && selection.has(e.number));
         if flags.quiet {
             return Ok(());
         }
@@ -298,6 +296,25 @@ impl Firewall {
             }
         }
         Ok(())
+    }
+}
+
+/// The numbers of some rules, in order.
+struct Numbers(Vec<u32>);
+
+impl Numbers {
+    fn of(entries: &[Entry], is_meant: impl Fn(&Entry) -> bool) -> Numbers {
+        let meant = entries.iter().filter(|entry| is_meant(entry));
+        Numbers(meant.map(|entry| entry.number).collect())
+    }
+
+    /// Returns whether one of the numbers is in a span.
+    fn are_in(&self, span: NumberSpan) -> bool {
+        let at = self.0.partition_point(|number| {
+            visit();
+            *number < span.first
+        });
+        self.0.get(at).is_some_and(|number| *number <= span.last)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::engine::{Firewall, Output};
 use crate::flow::FlowId;
 use crate::grammar::{self, Command, ObjectKind};
 use crate::objects::layout::STRIDE;
-use crate::show::collect::{Collector, Rows, instance_state, is_selected};
+use crate::show::collect::{Collector, Rows, Selection, instance_state};
 use crate::show::text::Writer;
 use crate::show::{FlowState, Snapshot};
 
@@ -26,6 +26,9 @@ pub struct Survey {
     kind: ObjectKind,
     is_json: bool,
     is_verbose: bool,
+    /// The numbers of the objects, and how many of these are among `objects`.
+    numbers: Vec<u32>,
+    begun: usize,
     /// The objects, without their flows.
     objects: Snapshot,
     /// The next instance or queue to visit.
@@ -61,45 +64,47 @@ impl Firewall {
         }
         let now = cx.now;
         self.advance(|at| at < now, cx);
+        let selection = Selection::new(spans);
+        let is_meant = |number: &u32| selection.has(*number);
+        let numbers: Vec<u32> = match kind {
+            ObjectKind::Pipe | ObjectKind::Scheduler => {
+                self.layout.links.keys().copied().filter(is_meant).collect()
+            }
+            ObjectKind::Queue => {
+                let queues = self.layout.queues().map(|(number, _)| number);
+                queues.filter(is_meant).collect()
+            }
+        };
         let mut objects = Snapshot {
             now_ns: now.as_ns(),
             ..Snapshot::default()
         };
-        let collector = Collector {
-            layout: &self.layout,
-            runtime: &mut self.runtime,
-            is_compat: self.switches.is_compat,
-        };
-        let links = collector.layout.links.keys().copied();
-        let numbers = links.filter(|n| is_selected(*n, spans));
+        // A growing list would be copied.
         match kind {
-            ObjectKind::Pipe => {
-                objects.pipes = numbers.filter_map(|n| collector.pipe_head(n)).collect();
-            }
-            ObjectKind::Scheduler => {
-                let heads = numbers.filter_map(|n| collector.scheduler_head(n));
-                objects.schedulers = heads.collect();
-            }
-            ObjectKind::Queue => {
-                let queues = collector.layout.queues().map(|(n, _)| n);
-                let numbers = queues.filter(|n| is_selected(*n, spans));
-                objects.queues = numbers.filter_map(|n| collector.queue_head(n)).collect();
-            }
+            ObjectKind::Pipe => objects.pipes.reserve_exact(numbers.len()),
+            ObjectKind::Scheduler => objects.schedulers.reserve_exact(numbers.len()),
+            ObjectKind::Queue => objects.queues.reserve_exact(numbers.len()),
         }
         Some(Survey {
             kind: *kind,
             is_json: invocation.flags.json,
             is_verbose: invocation.flags.verbose,
+            numbers,
+            begun: 0,
             objects,
             next: 0,
             pieces: Vec::new(),
         })
     }
 
-    /// Visits the next `count` flows. Returns whether more are left.
+    /// Visits the next `count` objects or flows. Returns whether more are left.
     pub fn look(&mut self, survey: &mut Survey, count: u32, cx: &mut Cx<'_>) -> bool {
         let now = cx.now;
         self.advance(|at| at < now, cx);
+        if survey.begun < survey.numbers.len() {
+            self.begin_objects(survey, count as usize);
+            return true;
+        }
         let all = match survey.kind {
             ObjectKind::Queue => self.runtime.queues.len(),
             ObjectKind::Pipe | ObjectKind::Scheduler => self.runtime.instances.len(),
@@ -114,6 +119,33 @@ impl Firewall {
         });
         survey.next = end;
         end < all
+    }
+
+    /// Adds the next `count` objects, without their flows.
+    fn begin_objects(&mut self, survey: &mut Survey, count: usize) {
+        let collector = Collector {
+            layout: &self.layout,
+            runtime: &mut self.runtime,
+            is_compat: self.switches.is_compat,
+        };
+        let end = (survey.begun + count).min(survey.numbers.len());
+        let next = survey.numbers[survey.begun..end].iter().copied();
+        survey.begun = end;
+        let objects = &mut survey.objects;
+        match survey.kind {
+            ObjectKind::Pipe => {
+                let heads = next.filter_map(|n| collector.pipe_head(n));
+                objects.pipes.extend(heads);
+            }
+            ObjectKind::Scheduler => {
+                let heads = next.filter_map(|n| collector.scheduler_head(n));
+                objects.schedulers.extend(heads);
+            }
+            ObjectKind::Queue => {
+                let heads = next.filter_map(|n| collector.queue_head(n));
+                objects.queues.extend(heads);
+            }
+        }
     }
 
     fn instance_rows(

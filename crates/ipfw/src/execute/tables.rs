@@ -1,5 +1,7 @@
 //! Commands about tables.
 
+use std::collections::BTreeMap;
+
 use crate::engine::{Firewall, Output};
 use crate::execute::put;
 use crate::grammar::{
@@ -8,6 +10,7 @@ use crate::grammar::{
 };
 use crate::rules::compiled::table_of;
 use crate::tables::{Added, Key, Table, TableId};
+use crate::visits::visit;
 
 fn tell_added(key: &Key, entry: &Entry, flags: &Flags, output: &mut Output) {
     if !flags.quiet {
@@ -79,12 +82,17 @@ impl Firewall {
             Which::All => self.rules.tables.iter().map(|(id, _)| id).collect(),
             Which::One(name) => vec![self.find_table(name)?],
         };
+        let references = match action {
+            TableAction::Destroy | TableAction::Info | TableAction::Detail => self.references(),
+            _ => BTreeMap::new(),
+        };
+        let references_of = |table: &Table| references.get(&table.name).copied().unwrap_or(0);
         if *action == TableAction::Destroy {
             // All tables or none: first check that no rule names one of them.
             for id in &ids {
-                let uses = self.references(*id);
+                let table = self.rules.tables.table(*id);
+                let uses = references_of(table);
                 if uses > 0 {
-                    let table = self.rules.tables.table(*id);
                     let text = format!(
                         "failed to destroy table {}: Device busy ({uses} in rules)",
                         table.name
@@ -101,13 +109,13 @@ impl Firewall {
             }
         }
         for id in ids {
-            let references = self.references(id);
             match action {
                 TableAction::List => {
                     list(self.rules.tables.table(id), *which == Which::All, output)
                 }
                 TableAction::Info | TableAction::Detail => {
-                    info(self.rules.tables.table(id), id, references, output);
+                    let table = self.rules.tables.table(id);
+                    info(table, id, references_of(table), output);
                 }
                 TableAction::Flush => self.rules.tables.table_mut(id).clear(),
                 TableAction::Destroy => self.rules.tables.destroy(id),
@@ -305,17 +313,16 @@ impl Firewall {
         first.map(|e| e.number)
     }
 
-    /// Returns the number of conditions of rules that name a table.
-    fn references(&self, id: TableId) -> usize {
-        let name = &self.rules.tables.table(id).name;
-        let terms = self
-            .rules
-            .entries()
-            .iter()
-            .flat_map(|e| e.rule.clauses().flatten());
-        terms
-            .filter(|t| table_of(&t.condition).is_some_and(|(n, _)| n == *name))
-            .count()
+    /// Returns the number of conditions of rules that name each table.
+    fn references(&self) -> BTreeMap<String, usize> {
+        let entries = self.rules.entries().iter();
+        let terms = entries.flat_map(|e| e.rule.clauses().flatten());
+        let mut counts = BTreeMap::new();
+        for (name, _) in terms.filter_map(|term| table_of(&term.condition)) {
+            visit();
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
     }
 }
 

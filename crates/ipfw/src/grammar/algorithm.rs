@@ -185,6 +185,9 @@ pub(super) fn chosen(
 
 /// Reports an unknown word like dummynet: with a line on standard output and exit status 0.
 fn unknown(p: &mut Parser<'_>, algorithm: &'static Algorithm, word: At<&str>) {
+    if p.leaves_unsaid() {
+        return;
+    }
     let is_codel = algorithm.name.ends_with("codel");
     let invalid = if is_codel { "Invalid" } else { "invalid" };
     p.notices

@@ -380,6 +380,7 @@ fn selectors(p: &mut Parser<'_>, word: At<&str>, spans: &mut Vec<At<Span>>) {
                 };
                 spans.push(At::new(span, word.at));
             }
+            _ if p.leaves_unsaid() => {}
             (Some(_), Some(_)) => {
                 p.warn(word.at, format!("`{item}` is ignored: it selects nothing"))
             }

@@ -26,6 +26,46 @@ fn warnings(text: &str, compat: bool) -> Vec<String> {
 }
 
 #[test]
+fn a_command_has_64_kib_at_most_and_a_comment_may_be_longer() {
+    let line = |bytes: usize| {
+        let start = "table t add ";
+        format!("{start}10.0.0.1{}", " ".repeat(bytes - start.len() - 8))
+    };
+    assert!(parse(&line(65_536), 1, false).is_ok());
+    let commented = line(65_536) + "# " + &"a".repeat(100_000);
+    assert!(parse(&commented, 1, false).is_ok());
+    let (message, code, column) = refusal(&line(65_537));
+    assert_eq!(
+        message,
+        "a command of 65537 bytes is too long: give at most 65536 bytes at a time, such as several \
+         `table T add`, and name a long list of addresses by a table"
+    );
+    assert_eq!((code, column), (65, 1));
+    let at = parse(&line(70_000), 7, false).unwrap_err().at;
+    assert_eq!(at.map(|at| at.line), Some(7));
+    // 8 bytes each, which are written with the name of the codepoint, in 10.
+    let rule = |options| format!("add allow ip from any to any{}", " dscp 10".repeat(options));
+    assert!(canonical(&rule(1)).ends_with(" dscp af11"));
+    assert!(parse(&rule(6500), 1, false).is_ok());
+    assert!(parse(&rule(6600), 1, false).is_err());
+}
+
+#[test]
+fn a_line_has_a_hundred_warnings_and_the_number_of_the_others() {
+    let many = format!("pipe 1 config codel{}", " a".repeat(20_000));
+    let line = parse(&many, 1, false).unwrap();
+    assert_eq!((line.warnings.len(), line.notices.len()), (101, 100));
+    let last = &line.warnings[100].text;
+    assert_eq!(last, "19900 more warnings about this line are left out");
+    let many = format!("pipe show 7{}", ",x,65535".repeat(5000));
+    let said = warnings(&many, false);
+    assert_eq!(said.len(), 101);
+    assert_eq!(said[100], "9900 more warnings about this line are left out");
+    let all_said = format!("pipe show 7{}", ",x".repeat(100));
+    assert_eq!(warnings(&all_said, false).len(), 100);
+}
+
+#[test]
 fn object_commands_have_a_canonical_form() {
     for (text, expected) in [
         ("ipfw pipe 1 config", "pipe 1 config"),

@@ -150,7 +150,7 @@ impl LayoutCopy {
     pub fn next(&mut self, layout: &Layout) -> bool {
         self.links.next(&layout.links)
             || self.schedulers.next(&layout.schedulers)
-            || self.flowsets.next(&layout.flowsets)
+            || self.flowsets.next(layout.flowsets.all())
     }
 
     /// Returns the layout, in which nothing is touched.
@@ -324,7 +324,7 @@ impl Layout {
 
     /// Iterates over the flowsets that `queue` rules name.
     pub fn queues(&self) -> impl Iterator<Item = (u32, &FlowsetConfig)> {
-        self.flowsets.range(..STRIDE).map(|(n, f)| (*n, f))
+        self.flowsets.range(..STRIDE)
     }
 
     fn configure_pipe(&mut self, c: &Config, means: &mut Means<'_>) -> Result<(), CommandError> {

@@ -60,8 +60,9 @@ impl Runtime {
         }
         moved.sort_by_key(|packet: &Packet| packet.arrival);
         for packet in moved {
-            let mut passage = self.passages.of(&packet).clone();
-            passage.holder = NONE;
+            // Before the passage goes with the packet to another worker.
+            self.passages.leave(packet.slot);
+            let passage = self.passages.of(&packet).clone();
             let number = passage.flowset;
             let flow = FlowId::of(&passage.headers, number % STRIDE);
             self.ensure(number, layout);
@@ -304,10 +305,9 @@ impl Runtime {
         }
         if has_new_rate && config.is_multi_queue {
             let rate = link.rate;
-            let flowsets = layout.flowsets.iter();
-            for (flowset, _) in flowsets.filter(|(_, f)| f.scheduler == number && f.follows_link())
-            {
-                self.tell_rate(*flowset, rate, cx);
+            let flowsets = layout.flowsets.of_scheduler(number);
+            for (flowset, _) in flowsets.filter(|(_, f)| f.follows_link()) {
+                self.tell_rate(flowset, rate, cx);
             }
         }
     }

@@ -134,3 +134,45 @@ impl Runtime {
         self.admit(packet, number, flow, NONE, false, cx);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
+
+    use super::Worker;
+    use crate::{Direction, Firewall, Headers, NoFiles, Settings};
+
+    /// With the mask, half of the pipes belong to worker 0 of two; without it, pipe 1 belongs to worker 1.
+    #[test]
+    fn a_packet_that_moves_to_another_worker_is_no_longer_held_here() {
+        let mut firewall = Firewall::new(&Settings::default());
+        firewall.share(Worker {
+            number: 0,
+            of: 2,
+            keeps_masks: false,
+        });
+        let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let masked = "pipe 1 config bw 8Kbit/s mask src-ip 0xffffffff\n\
+                      add pipe 1 ip from any to any";
+        firewall.command(masked, &mut NoFiles, &mut cx).unwrap();
+        for slot in 0..3 * 64_u32 {
+            let source = [10, 0, 0, (slot % 64) as u8];
+            let headers = Headers::new(Direction::In, 17, source.into(), [10, 0, 1, 1].into());
+            firewall.handle(Packet::new(slot, 1000), &headers, &mut cx);
+        }
+        while firewall.take_handed().is_some() {}
+        let held = |firewall: &Firewall| -> u32 {
+            (0..8)
+                .map(|slot| firewall.runtime.passages.held(slot))
+                .sum()
+        };
+        let before = held(&firewall);
+        let plain = "pipe 1 config bw 8Kbit/s";
+        firewall.command(plain, &mut NoFiles, &mut cx).unwrap();
+        let moved = std::iter::from_fn(|| firewall.take_handed()).count() as u32;
+        assert!(0 < moved && moved < before, "{moved} of {before}");
+        // The others are on their links.
+        assert_eq!(held(&firewall), before - moved);
+    }
+}

@@ -14,6 +14,7 @@ use crate::hash::{KeyedHash, Map};
 use crate::matching::flow_fields::FlowFields;
 use crate::matching::{Hosts, PortRanges};
 use crate::options::FlowQuestion;
+use crate::visits::visit;
 use crate::words::address::{Net, v4_mask};
 use crate::words::argument::Protocol;
 
@@ -93,6 +94,7 @@ impl Index {
     pub(super) fn find(&self, flow: &FlowFields, rules: &mut Vec<u64>) {
         rules.clone_from(&self.always);
         let mut add = |key: Key| {
+            visit();
             for rule in self.filed.get(&key).into_iter().flatten() {
                 set(rules, *rule as usize);
             }

@@ -10,7 +10,7 @@
 //!
 //! A change of rules, sets, tables or interfaces empties the cache. The cache grows in steps up to
 //! a fixed size, and a full set evicts an entry, so a flood of new flows costs time but never
-//! memory.
+//! memory. Too many programs push out those that no packet has used for long ([`super::forgetting`]).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,12 +18,14 @@ use std::sync::Arc;
 use sluice_core::prefetch;
 
 use super::Entry;
+use super::forgetting::Store;
 use super::index::{self, Index};
 use super::states::ANY;
 use crate::grammar::{Action, Target};
-use crate::hash::{KeyedHash, Map};
+use crate::hash::KeyedHash;
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
 use crate::matching::{Environment, Look};
+use crate::visits::visit;
 
 /// One rule that may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -75,9 +77,6 @@ const _: () = assert!(size_of::<Slot>() == 64);
 const WAYS: usize = 4;
 const FIRST_SLOTS: usize = 1 << 10;
 const MOST_SLOTS: usize = 1 << 18;
-/// The cache is emptied when it holds more programs, or more steps in them.
-const MOST_PROGRAMS: usize = 1 << 16;
-const MOST_STEPS: usize = 1 << 22;
 
 /// With more rules than this, the first new flows after a command evaluate all of them, so that a
 /// series of commands does not make an index for each. Rules that replace others as a whole come with
@@ -90,13 +89,10 @@ const FLOWS_BEFORE_INDEX: u32 = 16;
 pub(crate) struct Programs {
     slots: Vec<Slot>,
     hash: KeyedHash,
-    generation: u32,
     /// Live slots overwritten since the last growth.
     evictions: usize,
     turn: u32,
-    programs: Vec<Rc<[Step]>>,
-    known: Map<Rc<[Step]>, u32>,
-    steps: usize,
+    store: Store,
     /// The index of the current rules; `None` after a change.
     pub(super) index: Option<Arc<Index>>,
     /// The flows evaluated without an index since the last change of the rules.
@@ -104,6 +100,8 @@ pub(crate) struct Programs {
     /// Scratch space of [`Programs::build`], a number per rule.
     pub(super) visited: Vec<u32>,
     visit: u32,
+    /// Likewise, a number per name of states.
+    seen: Vec<u32>,
     candidates: Vec<u64>,
 }
 
@@ -112,16 +110,14 @@ impl Programs {
         Programs {
             slots: vec![Slot::EMPTY; FIRST_SLOTS],
             hash,
-            generation: 1,
             evictions: 0,
             turn: 0,
-            programs: Vec::new(),
-            known: Map::with_hasher(hash),
-            steps: 0,
+            store: Store::new(hash),
             index: None,
             unindexed: 0,
             visited: Vec::new(),
             visit: 0,
+            seen: Vec::new(),
             candidates: Vec::new(),
         }
     }
@@ -138,17 +134,12 @@ impl Programs {
         Arc::new(Index::new(entries, resumptions(entries), self.hash))
     }
 
-    /// Empties the cache, because tables have changed or it is full.
+    /// Empties the cache, because tables have changed.
     pub fn forget_flows(&mut self) {
-        self.generation = self.generation.wrapping_add(1);
-        if self.generation == 0 {
-            // A slot of the first generation must not become valid again.
+        // A slot of an early generation must not become valid again.
+        if self.store.forget_all() {
             self.slots.fill(Slot::EMPTY);
-            self.generation = 1;
         }
-        self.programs.clear();
-        self.known.clear();
-        self.steps = 0;
     }
 
     /// Returns the program of a known flow.
@@ -162,7 +153,7 @@ impl Programs {
     pub fn find_at(&self, key: &ProgramKey, start: u32, place: usize) -> Option<Cached> {
         let set = self.slots.get(place..place + WAYS)?;
         let is_it = |slot: &Slot| {
-            slot.generation == self.generation && slot.key == *key && slot.start == start
+            self.store.has(slot.generation) && slot.key == *key && slot.start == start
         };
         let at = set.iter().position(is_it)?;
         Some(Cached {
@@ -186,15 +177,13 @@ impl Programs {
 
     /// Stores the program of a flow.
     pub fn insert(&mut self, key: ProgramKey, start: u32, steps: Vec<Step>) -> Cached {
-        if self.programs.len() >= MOST_PROGRAMS || self.steps + steps.len() > MOST_STEPS {
-            self.forget_flows();
-        }
-        let program = self.intern(steps);
+        self.make_room(steps.len());
+        let program = self.store.put(steps);
         if self.evictions > self.slots.len() / 4 && self.slots.len() < MOST_SLOTS {
             self.grow();
         }
         let first = self.first_slot(&key, start);
-        let stale = (first..first + WAYS).find(|i| self.slots[*i].generation != self.generation);
+        let stale = (first..first + WAYS).find(|i| !self.store.has(self.slots[*i].generation));
         let place = stale.unwrap_or_else(|| {
             self.evictions += 1;
             self.turn = self.turn.wrapping_add(1);
@@ -204,7 +193,7 @@ impl Programs {
             key,
             start,
             program,
-            generation: self.generation,
+            generation: self.store.generation(),
             hint: NO_HINT,
         };
         Cached {
@@ -219,20 +208,37 @@ impl Programs {
         self.slots[place as usize].hint = hint;
     }
 
-    pub fn steps(&self, program: u32) -> &Rc<[Step]> {
-        &self.programs[program as usize]
+    /// Keeps the program of a flow that was just found from being forgotten next.
+    #[inline]
+    pub fn keep(&mut self, cached: Cached) -> Cached {
+        if self.store.is_old(cached.program) {
+            return self.renew(cached);
+        }
+        cached
     }
 
-    fn intern(&mut self, steps: Vec<Step>) -> u32 {
-        if let Some(known) = self.known.get(steps.as_slice()) {
-            return *known;
+    #[cold]
+    fn renew(&mut self, cached: Cached) -> Cached {
+        let steps = Rc::clone(self.steps(cached.program));
+        let slot = self.slots[cached.place as usize];
+        self.make_room(steps.len());
+        let program = self.store.renew(steps);
+        self.slots[cached.place as usize] = Slot {
+            program,
+            generation: self.store.generation(),
+            ..slot
+        };
+        Cached { program, ..cached }
+    }
+
+    fn make_room(&mut self, steps: usize) {
+        if self.store.make_room(steps) {
+            self.slots.fill(Slot::EMPTY);
         }
-        let steps: Rc<[Step]> = steps.into();
-        let id = self.programs.len() as u32;
-        self.steps += steps.len();
-        self.programs.push(Rc::clone(&steps));
-        self.known.insert(steps, id);
-        id
+    }
+
+    pub fn steps(&self, program: u32) -> &Rc<[Step]> {
+        self.store.steps(program)
     }
 
     fn first_slot(&self, key: &ProgramKey, start: u32) -> usize {
@@ -245,9 +251,9 @@ impl Programs {
         let size = (self.slots.len() * 4).min(MOST_SLOTS);
         let old = std::mem::replace(&mut self.slots, vec![Slot::EMPTY; size]);
         self.evictions = 0;
-        for slot in old.into_iter().filter(|s| s.generation == self.generation) {
+        for slot in old.into_iter().filter(|s| self.store.has(s.generation)) {
             let first = self.first_slot(&slot.key, slot.start);
-            let free = (first..first + WAYS).find(|i| self.slots[*i].generation != self.generation);
+            let free = (first..first + WAYS).find(|i| !self.store.has(self.slots[*i].generation));
             if let Some(free) = free {
                 self.slots[free] = slot;
             }
@@ -268,6 +274,7 @@ impl Programs {
         self.visit = self.visit.wrapping_add(1);
         if self.visit == 0 {
             self.visited.fill(0);
+            self.seen.fill(0);
             self.visit = 1;
         }
         if self.index.is_none() {
@@ -296,6 +303,7 @@ impl Programs {
                 if std::mem::replace(&mut self.visited[index], self.visit) == self.visit {
                     break;
                 }
+                visit();
                 let entry = &entries[index];
                 if entry.is_disabled(disabled_sets) {
                     continue;
@@ -334,7 +342,7 @@ impl Programs {
         }
         steps.sort_unstable_by_key(|step| step.rule);
         if !has_jumps {
-            drop_repeated_probes(entries, &mut steps);
+            drop_repeated_probes(entries, &mut steps, &mut self.seen, self.visit);
         }
         steps
     }
@@ -423,15 +431,23 @@ fn resumptions(entries: &[Entry]) -> Vec<u32> {
 
 /// Keeps the lookups of each name of states up to the first that every packet makes: without jumps,
 /// a packet meets it first.
-fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>) {
-    let mut seen: Vec<u16> = Vec::new();
+///
+/// `seen` has a number per name, which is `visit` for those that the packet has looked up.
+fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>, seen: &mut Vec<u32>, visit: u32) {
+    let mut has_seen_all = false;
     steps.retain_mut(|step| {
         let entry = &entries[step.rule as usize];
         if let Some(name) = entry.state.filter(|_| step.probes) {
-            step.probes = !seen.contains(&name) && !seen.contains(&ANY);
+            let place = name as usize;
+            step.probes = !has_seen_all && seen.get(place) != Some(&visit);
             // Only some packets look up the states of a rule with `prob`.
             if step.probes && entry.prob >= 1 << 32 {
-                seen.push(name);
+                if name == ANY {
+                    has_seen_all = true;
+                } else {
+                    seen.resize(seen.len().max(place + 1), 0);
+                    seen[place] = visit;
+                }
             }
         }
         step.has_body || step.probes

@@ -248,7 +248,7 @@ impl Rules {
         self.forget_states_of(old);
     }
 
-    /// Removes the states of rules that are gone.
+    /// Removes the states of rules that are gone, and the names of states that only they mention.
     fn forget_states_of(&mut self, old: &[Entry]) {
         let stateful = old.iter().filter(|entry| entry.rule.state.is_some());
         let ids = stateful.map(Entry::id);
@@ -256,5 +256,8 @@ impl Rules {
         // Both are in the order of the ids.
         let gone: Vec<RuleId> = ids.filter(|id| !remains(id)).collect();
         self.states.forget_rules(&gone);
+        // The present rules mention their names in addition.
+        let names = old.iter().filter_map(|entry| entry.state);
+        names.for_each(|name| self.states.forget_name(name));
     }
 }

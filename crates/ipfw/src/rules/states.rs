@@ -18,6 +18,7 @@
 //! One address may own at most [`Lifetimes::per_source`] states.
 
 mod groups;
+mod names;
 
 use std::net::IpAddr;
 
@@ -25,10 +26,12 @@ use sluice_core::units::{Span, Time};
 
 use self::groups::Groups;
 pub(crate) use self::groups::{Group, ListedGroup};
+use self::names::Names;
 use super::RuleId;
-use crate::grammar::{ANY_FLOW, StateLimit};
+use crate::grammar::StateLimit;
 use crate::hash::{KeyedHash, Map};
 use crate::headers::{Headers, TCP, UDP};
+use crate::visits::visit;
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +47,7 @@ pub(crate) struct StateKey {
     low: End,
     high: End,
     proto: u8,
-    name: u16,
+    name: u32,
 }
 
 /// The state of a flow.
@@ -57,7 +60,7 @@ pub(crate) struct State {
     pub to: End,
     pub proto: u8,
     /// The number of the name.
-    pub name: u16,
+    pub name: u32,
     pub expires: Time,
     pub packets: u64,
     pub bytes: u64,
@@ -77,7 +80,7 @@ pub(crate) struct Found {
     /// The rule that created the state.
     pub rule: RuleId,
     /// The number of the state's name.
-    pub name: u16,
+    pub name: u32,
     /// The value of a table, see [`States::remember`].
     pub arg: u32,
     /// Whether the packet comes from the end that sent the first one.
@@ -197,7 +200,7 @@ pub(crate) struct States {
     groups: Groups,
     /// The number of states by the address that created them.
     sources: Map<IpAddr, u32>,
-    names: Vec<String>,
+    names: Names,
     /// The lifetimes by which the lists are ordered.
     times: Lifetimes,
     /// The number of wire packets in the packets that are counted from now on.
@@ -231,7 +234,7 @@ impl States {
             lists: [List::EMPTY; PHASES],
             groups: Groups::new(hash),
             sources: Map::with_hasher(hash),
-            names: Vec::new(),
+            names: Names::new(hash),
             times: Lifetimes::default(),
             wire_packets: 1,
             refusals: Refusals::default(),
@@ -256,32 +259,30 @@ impl States {
         self.refusals.evicted += more.evicted;
     }
 
-    /// Returns the number of a name; [`ANY`] for the word of all names.
-    pub fn name(&mut self, name: &str) -> u16 {
-        if name == ANY_FLOW {
-            return ANY;
-        }
-        let known = self.names.iter().position(|n| n == name);
-        known.unwrap_or_else(|| {
-            self.names.push(name.to_string());
-            self.names.len() - 1
-        }) as u16
+    /// Returns the number of a name that one more rule mentions; [`ANY`] for the word of all names.
+    pub fn name(&mut self, name: &str) -> u32 {
+        self.names.enter(name)
     }
 
-    pub fn name_of(&self, name: u16) -> &str {
-        &self.names[usize::from(name)]
+    /// Forgets that a rule mentions a name. The states of the rule are gone.
+    pub fn forget_name(&mut self, name: u32) {
+        self.names.leave(name);
+    }
+
+    pub fn name_of(&self, name: u32) -> &str {
+        self.names.of(name)
     }
 
     pub fn len(&self) -> usize {
         self.index.len()
     }
 
-    /// Finds the state of a packet, and counts the packet. [`ANY`] finds the state whose name rules have
-    /// mentioned first; it costs a lookup per name.
+    /// Finds the state of a packet, and counts the packet. [`ANY`] finds the state whose name has the
+    /// smallest number; it costs a lookup per name that rules mention.
     pub fn find(
         &mut self,
         headers: &Headers,
-        name: u16,
+        name: u32,
         now: Time,
         times: &Lifetimes,
     ) -> Option<Found> {
@@ -289,11 +290,11 @@ impl States {
             return None;
         }
         self.set_times(times, now);
-        let names = match name {
-            ANY => 0..self.names.len() as u16,
-            one => one..one + 1,
-        };
-        for name in names {
+        for name in self.names.looked_up(name) {
+            if !self.names.is_used(name) {
+                continue;
+            }
+            visit();
             let Some(place) = self.index.get(&StateKey::of(headers, name)).copied() else {
                 continue;
             };
@@ -317,7 +318,7 @@ impl States {
         &mut self,
         headers: &Headers,
         rule: RuleId,
-        name: u16,
+        name: u32,
         limit: Option<&StateLimit>,
         now: Time,
         times: &Lifetimes,
@@ -334,9 +335,11 @@ impl States {
         let (from, to) = ends(headers);
         let group = limit.map(|limit| Group::of(headers, rule, limit));
         let most = limit.map_or(u32::MAX, |limit| limit.most);
+        let mut turns = 0;
         while group.is_some_and(|group| self.groups.ask(&group, now) >= most) {
             // States of the group may have expired beyond those that this call removes.
-            if !self.expire(now) {
+            turns += 1;
+            if turns > MOST_TURNS || !self.expire(now) {
                 self.refusals.limit += 1;
                 self.last_limit = Some((rule.number, most));
                 return Err(Refused::Limit);
@@ -390,7 +393,7 @@ impl States {
 
     /// Stores the value of a table with the state that `rule` has for the flow of a packet. The packets of
     /// the other direction cannot ask the table: their ends are exchanged.
-    pub fn remember(&mut self, headers: &Headers, rule: RuleId, name: u16, arg: u32) {
+    pub fn remember(&mut self, headers: &Headers, rule: RuleId, name: u32, arg: u32) {
         if let Some(place) = self.index.get(&StateKey::of(headers, name)) {
             let state = &mut self.places[*place as usize].state;
             if state.rule == rule {
@@ -431,6 +434,7 @@ impl States {
     }
 
     fn state(&self, place: u32) -> &State {
+        visit();
         &self.places[place as usize].state
     }
 
@@ -541,6 +545,9 @@ impl States {
 /// The most states that expire with one packet. A flood of short-lived states expires at one
 /// instant, and later packets must not wait until all of them are removed.
 const EXPIRED_AT_ONCE: usize = 64;
+/// How many times as many expire for a packet whose group of a `limit` is full. If states of the group are
+/// behind all of these, the packet is refused, and a later one finds room.
+const MOST_TURNS: usize = 64;
 
 impl List {
     const EMPTY: List = List {
@@ -574,12 +581,12 @@ fn ends(headers: &Headers) -> (End, End) {
 }
 
 impl StateKey {
-    fn of(headers: &Headers, name: u16) -> Self {
+    fn of(headers: &Headers, name: u32) -> Self {
         let (from, to) = ends(headers);
         StateKey::between(from, to, headers.proto, name)
     }
 
-    fn between(from: End, to: End, proto: u8, name: u16) -> Self {
+    fn between(from: End, to: End, proto: u8, name: u32) -> Self {
         StateKey {
             low: from.min(to),
             high: from.max(to),
@@ -628,13 +635,13 @@ impl State {
 }
 
 /// The number of the word `:any`, which no state has as its name.
-pub(super) const ANY: u16 = u16::MAX;
+pub(super) const ANY: u32 = u32::MAX;
 
 /// The names of states that a packet has looked up. As in ipfw, each name is looked up once per
 /// packet; otherwise a state could send its packet in circles. [`ANY`] looks all names up.
 #[derive(Default)]
 pub(super) struct LookedUp {
-    names: [u16; MOST_NAMES],
+    names: [u32; MOST_NAMES],
     count: usize,
 }
 
@@ -643,7 +650,7 @@ const MOST_NAMES: usize = 16;
 
 impl LookedUp {
     /// Whether `name` is looked up for the first time.
-    pub fn is_new(&mut self, name: u16) -> bool {
+    pub fn is_new(&mut self, name: u32) -> bool {
         let done = &self.names[..self.count];
         if self.count == MOST_NAMES || done.contains(&name) || done.contains(&ANY) {
             return false;

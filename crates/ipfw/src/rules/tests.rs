@@ -1,5 +1,6 @@
 //! Rules and packets: which rules match, in which order, and that the cache changes no result.
 
+mod cache;
 mod log_limits;
 mod places;
 mod probability;

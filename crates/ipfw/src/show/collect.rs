@@ -9,11 +9,12 @@ use super::{
     SchedulerLine, SchedulerState, WaitState,
 };
 use crate::flow::{FlowId, Mask, real_buckets};
-use crate::grammar::{Loss, QueueSize};
+use crate::grammar::{At, Loss, NumberSpan, QueueSize};
 use crate::objects::instance::Instance;
 use crate::objects::layout::{FlowsetConfig, Layout, LinkConfig, STRIDE};
 use crate::objects::runtime::Runtime;
 use crate::objects::stats::{Counters, Histogram};
+use crate::visits::visit;
 
 /// Reads the objects.
 pub(crate) struct Collector<'a> {
@@ -53,13 +54,12 @@ impl Collector<'_> {
         let internal = config
             .internal
             .and_then(|n| Some((n, self.layout.flowsets.get(&n)?)));
-        let queues = self.layout.queues().filter(|(_, f)| f.scheduler == number);
+        let flowsets = self.layout.flowsets.of_scheduler(number).map(|(n, _)| n);
+        // Higher numbers are the queues of pipes.
+        let queues = flowsets.filter(|n| *n < STRIDE);
         Some(SchedulerState {
             link: link_state(number, self.layout.link_of(number)),
-            children: queues
-                .map(|(n, _)| n)
-                .filter(|n| config.internal != Some(*n))
-                .collect(),
+            children: queues.filter(|n| config.internal != Some(*n)).collect(),
             flowset: internal.map(|(n, flowset)| self.counted_flowset(n, flowset)),
             scheduler: self.scheduler_line(number)?,
             flows: Vec::new(),
@@ -302,13 +302,33 @@ fn counters(counters: &Counters) -> CounterState {
     }
 }
 
-/// Whether an object's number is among those requested; without a request all are.
-pub(crate) fn is_selected(
-    number: u32,
-    spans: &[crate::grammar::At<crate::grammar::NumberSpan>],
-) -> bool {
-    spans.is_empty()
-        || spans
-            .iter()
-            .any(|s| (s.value.first..=s.value.last).contains(&number))
+/// The numbers that a command requests; without a request, all.
+pub(crate) struct Selection {
+    /// Ranges in order, of which none touches another.
+    ranges: Vec<(u32, u32)>,
+}
+
+impl Selection {
+    pub fn new(spans: &[At<NumberSpan>]) -> Selection {
+        let ranges = spans.iter().map(|span| (span.value.first, span.value.last));
+        let mut ranges: Vec<(u32, u32)> = ranges.collect();
+        ranges.sort_unstable();
+        ranges.dedup_by(|next, before| {
+            let continues = next.0 <= before.1;
+            if continues {
+                before.1 = before.1.max(next.1);
+            }
+            continues
+        });
+        Selection { ranges }
+    }
+
+    pub fn has(&self, number: u32) -> bool {
+        let behind = self.ranges.partition_point(|(first, _)| {
+            visit();
+            *first <= number
+        });
+        let range = behind.checked_sub(1).map(|at| self.ranges[at]);
+        self.ranges.is_empty() || range.is_some_and(|(_, last)| number <= last)
+    }
 }

@@ -40,7 +40,7 @@ pub(crate) fn states(rules: &Rules, shown: impl Fn(&Entry) -> bool) -> Vec<RuleS
 /// Adds the dynamic rules as values to a snapshot: those alive at `now`, and expired ones on request.
 pub(crate) fn add_dynamic(snapshot: &mut Snapshot, rules: &Rules, has_expired: bool, now: Time) {
     let states = rules.states.list(now, has_expired);
-    let name_of = |name: u16| rules.states.name_of(name).to_owned();
+    let name_of = |name: u32| rules.states.name_of(name).to_owned();
     let groups = rules.states.groups_of(&states).into_iter();
     snapshot.groups = groups
         .map(|listed| GroupState {

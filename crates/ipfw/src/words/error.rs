@@ -12,6 +12,7 @@ use sluice_core::param::ParamError;
 
 use super::shell;
 use super::token::Position;
+use crate::grammar::MOST_BYTES;
 
 /// A refused command. It changed nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,16 @@ pub enum ErrorKind {
     /// The line has flags only.
     #[error("no command is given")]
     NoCommand,
+    /// The line is longer than a command may be.
+    #[error(
+        "a command of {bytes} bytes is too long: give at most {most} bytes at a time, such as several \
+         `table T add`, and name a long list of addresses by a table",
+        most = MOST_BYTES
+    )]
+    TooLong {
+        /// Its length, without a comment.
+        bytes: usize,
+    },
     /// The first word is not a command.
     #[error("bad command `{0}'")]
     BadCommand(String),
@@ -179,7 +190,8 @@ impl ErrorKind {
             | ErrorKind::Needs(_)
             | ErrorKind::UnknownFlag(_)
             | ErrorKind::NoJson => EX_USAGE,
-            ErrorKind::Unrecognised(_)
+            ErrorKind::TooLong { .. }
+            | ErrorKind::Unrecognised(_)
             | ErrorKind::Refused(_)
             | ErrorKind::OnlyFor { .. }
             | ErrorKind::NotFor { .. }

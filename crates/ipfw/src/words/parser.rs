@@ -18,11 +18,16 @@ pub(crate) struct Parser<'t> {
     pub loaders: &'t dyn Loaders,
     /// Parts that are accepted but do not do what they appear to say.
     pub warnings: Vec<Warning>,
+    /// The number of warnings that are left out.
+    unsaid: usize,
     /// Lines that dummynet's own command prints while it parses.
     pub notices: Vec<String>,
 }
 
 pub(crate) type Parse<T> = Result<T, CommandError>;
+
+/// The most warnings about one command.
+pub(crate) const MOST_WARNINGS: usize = 100;
 
 impl<'t> Parser<'t> {
     pub fn new(words: &'t Words<'_>, compat: bool) -> Parser<'t> {
@@ -33,6 +38,7 @@ impl<'t> Parser<'t> {
             compat,
             loaders: &NoLoaders,
             warnings: Vec::new(),
+            unsaid: 0,
             notices: Vec::new(),
         }
     }
@@ -78,7 +84,27 @@ impl<'t> Parser<'t> {
     }
 
     pub fn warn(&mut self, at: Position, text: impl Into<String>) {
-        self.warnings.push(Warning::new(Some(at), text.into()));
+        if !self.leaves_unsaid() {
+            self.warnings.push(Warning::new(Some(at), text.into()));
+        }
+    }
+
+    /// Returns whether the line has its share of warnings, so that the next one is left out. It need not
+    /// be made then.
+    pub fn leaves_unsaid(&mut self) -> bool {
+        let is_left_out = self.warnings.len() >= MOST_WARNINGS;
+        self.unsaid += usize::from(is_left_out);
+        is_left_out
+    }
+
+    /// Returns the warnings, the last of which says how many are left out, and the notices.
+    pub fn into_warnings(self) -> (Vec<Warning>, Vec<String>) {
+        let mut warnings = self.warnings;
+        if self.unsaid > 0 {
+            let text = format!("{} more warnings about this line are left out", self.unsaid);
+            warnings.push(Warning::new(None, text));
+        }
+        (warnings, self.notices)
     }
 
     /// Fails if any words are left.

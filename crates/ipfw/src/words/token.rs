@@ -78,6 +78,7 @@ pub fn words(text: &str, line: u32) -> Words<'_> {
     let is_blank = |c: char| c.is_whitespace() || c == '"';
     let mut column = 0;
     let mut end_column = 1;
+    let mut braces = Braces::default();
     let mut rest = text;
     loop {
         let skipped = rest.find(|c| !is_blank(c)).unwrap_or(rest.len());
@@ -107,9 +108,10 @@ pub fn words(text: &str, line: u32) -> Words<'_> {
         match tokens.last_mut().filter(|_| is_list) {
             Some(last) => {
                 last.text.to_mut().push_str(word);
-                split_closing(&mut tokens);
+                braces.add(word);
+                braces.split_closing(&mut tokens);
             }
-            None => push(&mut tokens, word, at),
+            None => braces = push(&mut tokens, word, at),
         }
     }
     Words {
@@ -122,13 +124,18 @@ pub fn words(text: &str, line: u32) -> Words<'_> {
     }
 }
 
-/// Adds a word; an opening brace before it becomes a separate word.
-fn push<'a>(tokens: &mut Vec<Token<'a>>, mut word: &'a str, mut at: Position) {
-    while word.starts_with(['{', '(']) {
+/// Adds a word; an opening brace before it becomes a separate word. Returns the braces of the last one.
+fn push<'a>(tokens: &mut Vec<Token<'a>>, mut word: &'a str, mut at: Position) -> Braces {
+    let mut braces = Braces::default();
+    while word.starts_with(OPENING) {
         tokens.push(Token {
             text: Cow::Borrowed("{"),
             at,
         });
+        braces = Braces {
+            opened: 1,
+            closed: 0,
+        };
         word = &word[1..];
         at.column += 1;
     }
@@ -137,42 +144,65 @@ fn push<'a>(tokens: &mut Vec<Token<'a>>, mut word: &'a str, mut at: Position) {
             text: Cow::Borrowed(word),
             at,
         });
-        split_closing(tokens);
+        braces = Braces::default();
+        braces.add(word);
+        braces.split_closing(tokens);
+    }
+    braces
+}
+
+/// How many braces and parentheses the last word has. They are counted once, however long a list becomes.
+#[derive(Default)]
+struct Braces {
+    opened: usize,
+    closed: usize,
+}
+
+impl Braces {
+    /// Counts those of a text that is appended to the last word.
+    fn add(&mut self, text: &str) {
+        self.opened += text.matches(OPENING).count();
+        self.closed += text.matches(CLOSING).count();
+    }
+
+    /// Splits off closing braces at the end of the last word that the word did not open.
+    fn split_closing(&mut self, tokens: &mut Vec<Token<'_>>) {
+        let Some(last) = tokens.last_mut() else {
+            return;
+        };
+        let text = &*last.text;
+        let at_end = text.len() - text.trim_end_matches(CLOSING).len();
+        let extra = self.closed.saturating_sub(self.opened).min(at_end);
+        if extra == 0 {
+            return;
+        }
+        let kept = text.len() - extra;
+        let mut at = last.at;
+        at.column += text[..kept].chars().count() as u32;
+        if kept == 0 {
+            tokens.pop();
+        } else {
+            match &mut last.text {
+                Cow::Borrowed(text) => *text = &text[..kept],
+                Cow::Owned(text) => text.truncate(kept),
+            }
+        }
+        for i in 0..extra as u32 {
+            let column = at.column + i;
+            tokens.push(Token {
+                text: Cow::Borrowed("}"),
+                at: Position { column, ..at },
+            });
+        }
+        *self = Braces {
+            opened: 0,
+            closed: 1,
+        };
     }
 }
 
-/// Splits off closing braces at the end of the last word that the word did not open.
-fn split_closing(tokens: &mut Vec<Token<'_>>) {
-    let Some(last) = tokens.last_mut() else {
-        return;
-    };
-    let text = &*last.text;
-    let opened = text.matches(['{', '(']).count();
-    let closed = text.matches(['}', ')']).count();
-    let at_end = text.len() - text.trim_end_matches(['}', ')']).len();
-    let extra = closed.saturating_sub(opened).min(at_end);
-    if extra == 0 {
-        return;
-    }
-    let kept = text.len() - extra;
-    let mut at = last.at;
-    at.column += text[..kept].chars().count() as u32;
-    if kept == 0 {
-        tokens.pop();
-    } else {
-        match &mut last.text {
-            Cow::Borrowed(text) => *text = &text[..kept],
-            Cow::Owned(text) => text.truncate(kept),
-        }
-    }
-    for i in 0..extra as u32 {
-        let column = at.column + i;
-        tokens.push(Token {
-            text: Cow::Borrowed("}"),
-            at: Position { column, ..at },
-        });
-    }
-}
+const OPENING: [char; 2] = ['{', '('];
+const CLOSING: [char; 2] = ['}', ')'];
 
 #[cfg(test)]
 mod tests {
@@ -219,6 +249,33 @@ mod tests {
         let words = words("x {via em0}", 1);
         let places: Vec<u32> = words.tokens.iter().map(|t| t.at.column).collect();
         assert_eq!(places, [1, 3, 4, 8, 11]);
+    }
+
+    #[test]
+    fn braces_of_a_list_count_wherever_its_parts_have_them() {
+        assert_eq!(
+            texts("{10.0.0.0/24{1, 5}, 10.0.1.0/24{1, 2}} to"),
+            ["{", "10.0.0.0/24{1,5},10.0.1.0/24{1,2}", "}", "to"]
+        );
+        assert_eq!(
+            texts("{ (a, b) , (c, d) }"),
+            ["{", "{", "a,b", "},(c,d", "}", "}"]
+        );
+        assert_eq!(texts("{ ,a} b, c}}"), ["{,a}", "b,c", "}", "}"]);
+    }
+
+    /// 2.8 million items of three bytes are the longest text that the control socket accepts, 8 MiB. If
+    /// each item had the list before it read again, this would be 10^13 characters, which takes hours.
+    #[test]
+    fn each_item_of_a_list_is_read_once() {
+        let items = 2_800_000;
+        let line = format!("pipe show {}2}}", "1, ".repeat(items));
+        let words = words(&line, 1);
+        let list = &words.tokens[2];
+        assert_eq!(list.text.len(), 2 * items + 1);
+        assert_eq!(words.tokens[3].text, "}");
+        // The column is counted in the list without its blanks.
+        assert_eq!(words.tokens[3].at.column as usize, 11 + 2 * items + 1);
     }
 
     #[test]

@@ -441,7 +441,7 @@ impl<T> Orders<T> {
             return Ok(answered);
         }
         if mode != Mode::Replace {
-            let files = Attached::new(&text, files);
+            let files = Attached::new(&text, Arc::new(files));
             return self.order(Work::Commands { text, mode, files }, patience);
         }
         let mut output = Output::default();

@@ -1,6 +1,7 @@
 //! The messages on the control socket.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -70,16 +71,16 @@ impl Files for Given<'_> {
 }
 
 /// The files that came with commands, and the algorithms that the commands load, such as
-/// `wasm:my.wasm`: the packet loop reads no files.
+/// `wasm:my.wasm`: the packet loop reads no files. Copies share them.
 #[derive(Clone, Debug, Default)]
 pub struct Attached {
-    texts: Texts,
-    algorithms: BTreeMap<String, Result<&'static Algorithm, String>>,
+    texts: Arc<Texts>,
+    algorithms: Arc<BTreeMap<String, Result<&'static Algorithm, String>>>,
 }
 
 impl Attached {
     /// Loads the algorithms that the commands name, and those that the files name, on this thread.
-    pub fn new(commands: &str, texts: Texts) -> Attached {
+    pub fn new(commands: &str, texts: Arc<Texts>) -> Attached {
         let mut words = words_of_files(commands);
         for file in texts.values() {
             if let FileText::Text(text) = file {
@@ -88,8 +89,9 @@ impl Attached {
         }
         let load = |word: String| Some((Here.load(&word)?, word));
         let loaded = words.into_iter().filter_map(load);
+        let algorithms = loaded.map(|(loaded, word)| (word, loaded)).collect();
         Attached {
-            algorithms: loaded.map(|(loaded, word)| (word, loaded)).collect(),
+            algorithms: Arc::new(algorithms),
             texts,
         }
     }
@@ -320,6 +322,14 @@ impl<T> Reply<Box<Snapshot>, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_share_the_files_of_a_command() {
+        let attached = Attached::new("pipe show", Arc::new(Texts::new()));
+        let of_another = attached.clone();
+        assert!(Arc::ptr_eq(&of_another.texts, &attached.texts));
+        assert!(Arc::ptr_eq(&of_another.algorithms, &attached.algorithms));
+    }
 
     #[test]
     fn a_request_needs_no_more_than_its_commands() {

@@ -5,6 +5,7 @@
 //! it handles anything that arrived at that instant or later. The answers become one: counters add up,
 //! and a pipe is shown by the worker that owns it.
 
+use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +77,12 @@ impl<T> Team<T> {
         work: Work,
         claim: &Arc<Claim>,
     ) -> Result<Vec<Receiver<Answered<T>>>, Refused> {
+        // To read a long text takes time, for which no other order waits.
+        let is_change = match &work {
+            Work::Commands { text, .. } => changes(text),
+            Work::Replace(_) | Work::Exchange(_) => true,
+            Work::Draft | Work::Report | Work::Status | Work::Watch(_) => false,
+        };
         // Nothing under the lock can panic halfway.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
@@ -83,11 +90,6 @@ impl<T> Team<T> {
             return Err(Refused::Busy);
         }
         let ticket = Arc::new(Ticket(Arc::clone(&self.waiting)));
-        let is_change = match &work {
-            Work::Commands { text, .. } => changes(text),
-            Work::Replace(_) | Work::Exchange(_) => true,
-            Work::Draft | Work::Report | Work::Status | Work::Watch(_) => false,
-        };
         let at = is_change.then(|| self.clock.now() + LEAD);
         let works = split(work, loops.len());
         let posted = loops.iter().zip(works);
@@ -164,6 +166,28 @@ fn split(work: Work, workers: usize) -> Vec<Work> {
     }
 }
 
+/// What all lines of a text have in common.
+struct Common {
+    text: String,
+    files: Arc<Texts>,
+    /// The files, and the algorithms that the text names, as soon as a line needs the loops.
+    attached: OnceCell<Attached>,
+    start: Instant,
+    patience: Duration,
+}
+
+impl Common {
+    /// Returns the time that is left.
+    fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.start.elapsed())
+    }
+
+    fn attached(&self) -> Attached {
+        let new = || Attached::new(&self.text, Arc::clone(&self.files));
+        self.attached.get_or_init(new).clone()
+    }
+}
+
 impl<T> Orders<T> {
     /// Executes commands at all workers; those that change the configuration at one instant.
     pub(super) fn execute_by_all(
@@ -171,11 +195,32 @@ impl<T> Orders<T> {
         (text, mode, files): (String, Mode, Texts),
         patience: Duration,
     ) -> Result<Answered<T>, Refused> {
-        let start = Instant::now();
-        let left = || patience.saturating_sub(start.elapsed());
+        let common = Common {
+            text,
+            files: Arc::new(files),
+            attached: OnceCell::new(),
+            start: Instant::now(),
+            patience,
+        };
+        self.execute_text(&common.text, mode, &common)
+    }
+
+    /// Executes the whole text, or one line of it.
+    fn execute_text(
+        &self,
+        text: &str,
+        mode: Mode,
+        common: &Common,
+    ) -> Result<Answered<T>, Refused> {
+        let left = || common.left();
+        let commands = || Work::Commands {
+            text: text.to_owned(),
+            mode,
+            files: common.attached(),
+        };
         let is_one = text.trim().lines().count() <= 1;
         let clock = self.team.as_ref().map(|team| team.clock);
-        if is_one && shows_only(&text) {
+        if is_one && shows_only(text) {
             let Answered::Draft(report) = self.order(Work::Report, left())? else {
                 unreachable!("a request for a copy is answered with one");
             };
@@ -185,13 +230,12 @@ impl<T> Orders<T> {
                 origin_s: origin_s(SystemTime::now(), now),
                 ..self.builder().settings
             };
-            let result = report.show(&settings, &text, now, &mut output);
+            let result = report.show(&settings, text, now, &mut output);
             return Ok(Answered::Commands(output, result));
         }
         // A trial is executed on a copy.
-        if is_one && !changes(&text) && !Draft::is_for(&text, mode) {
-            let files = Attached::new(&text, files);
-            return self.order(Work::Commands { text, mode, files }, left());
+        if is_one && !changes(text) && !Draft::is_for(text, mode) {
+            return self.order(commands(), left());
         }
         loop {
             let Answered::Draft(draft) = self.order(Work::Draft, left())? else {
@@ -200,7 +244,7 @@ impl<T> Orders<T> {
             let mut output = Box::<Output>::default();
             let settings = &self.builder().settings;
             let (amendment, result) =
-                draft.amend_until(settings, &text, mode, &mut Given(&files), &mut output);
+                draft.amend_until(settings, text, mode, &mut Given(&common.files), &mut output);
             let amended = match amendment {
                 Amendment::Change(_) if mode == Mode::Atomic && result.is_err() => {
                     return Ok(Answered::Commands(output, result));
@@ -208,13 +252,12 @@ impl<T> Orders<T> {
                 Amendment::Change(amended) => amended,
                 Amendment::Nothing => return Ok(Answered::Commands(output, result)),
                 Amendment::NeedsEngine if is_one || mode == Mode::Atomic => {
-                    let files = Attached::new(&text, files);
-                    return self.order(Work::Commands { text, mode, files }, left());
+                    return self.order(commands(), left());
                 }
-                Amendment::NeedsEngine => return self.execute_lines(&text, &files, patience),
+                Amendment::NeedsEngine => return self.execute_lines(common),
             };
             match self.order(Work::Exchange(amended), left())? {
-                Answered::Stale(_) if start.elapsed() < patience => {}
+                Answered::Stale(_) if !left().is_zero() => {}
                 Answered::Stale(_) => return Err(Refused::Overtaken),
                 _ => return Ok(Answered::Commands(output, result)),
             }
@@ -223,16 +266,21 @@ impl<T> Orders<T> {
 
     /// Executes lines one by one until one is refused, because some of them show what packets have
     /// changed.
-    fn execute_lines(
-        &self,
-        text: &str,
-        files: &Texts,
-        patience: Duration,
-    ) -> Result<Answered<T>, Refused> {
+    fn execute_lines(&self, common: &Common) -> Result<Answered<T>, Refused> {
         let mut output = Output::default();
-        for (number, line) in (1..).zip(text.lines()) {
-            let command = (line.to_owned(), Mode::Command, files.clone());
-            let (said, result) = match self.execute_by_all(command, patience)? {
+        for (number, line) in (1..).zip(common.text.lines()) {
+            let executed = match common.left().is_zero() && number > 1 {
+                true => Err(Refused::Late),
+                false => self.execute_text(line, Mode::Command, common),
+            };
+            let executed = executed.map_err(|refused| match refused {
+                // The lines before have been executed.
+                Refused::Late | Refused::Overtaken | Refused::Busy if number > 1 => {
+                    Refused::Unfinished
+                }
+                refused => refused,
+            });
+            let (said, result) = match executed? {
                 Answered::Commands(said, result) => (*said, result),
                 Answered::Survey(survey) => (survey.finish(), Ok(())),
                 _ => unreachable!("commands are answered with their output"),

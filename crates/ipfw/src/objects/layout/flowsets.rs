@@ -1,11 +1,12 @@
 //! The flowsets of a layout, which are also found by their schedulers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
+use std::ops::RangeBounds;
 
 use super::FlowsetConfig;
+use crate::visits::visit;
 
-/// Flowsets by number. Reading is that of the map.
+/// Flowsets by number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flowsets {
     all: BTreeMap<u32, FlowsetConfig>,
@@ -48,10 +49,49 @@ impl Flowsets {
         self.by_scheduler.clear();
     }
 
+    /// Returns the flowset with this number.
+    pub fn get(&self, number: &u32) -> Option<&FlowsetConfig> {
+        self.all.get(number)
+    }
+
+    /// Returns whether there is a flowset with this number.
+    pub fn contains_key(&self, number: &u32) -> bool {
+        self.all.contains_key(number)
+    }
+
+    /// Returns the number of flowsets.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns the map, to be copied.
+    pub const fn all(&self) -> &BTreeMap<u32, FlowsetConfig> {
+        &self.all
+    }
+
     /// Iterates over the flowsets of a scheduler in the order of their numbers.
     pub fn of_scheduler(&self, scheduler: u32) -> impl Iterator<Item = (u32, &FlowsetConfig)> {
         let numbers = self.by_scheduler.get(&scheduler).into_iter().flatten();
-        numbers.map(|number| (*number, &self.all[number]))
+        numbers.map(|number| {
+            visit();
+            (*number, &self.all[number])
+        })
+    }
+
+    /// Iterates over the flowsets of all schedulers with numbers in a range, in order.
+    pub fn range(
+        &self,
+        numbers: impl RangeBounds<u32>,
+    ) -> impl Iterator<Item = (u32, &FlowsetConfig)> {
+        self.all.range(numbers).map(|(number, flowset)| {
+            visit();
+            (*number, flowset)
+        })
+    }
+
+    /// Iterates over all flowsets in the order of their numbers.
+    pub fn values(&self) -> impl Iterator<Item = &FlowsetConfig> {
+        self.range(..).map(|(_, flowset)| flowset)
     }
 
     /// Changes each flowset of a scheduler, which stays the same.
@@ -60,14 +100,6 @@ impl Flowsets {
             let flowset = self.all.get_mut(number);
             change(flowset.expect("a listed flowset exists"));
         }
-    }
-}
-
-impl Deref for Flowsets {
-    type Target = BTreeMap<u32, FlowsetConfig>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.all
     }
 }
 
@@ -98,6 +130,6 @@ mod tests {
         flowsets.remove(9);
         assert!(of(&flowsets, 1).is_empty() && of(&flowsets, 3).is_empty());
         flowsets.clear();
-        assert!(flowsets.is_empty() && of(&flowsets, 2).is_empty());
+        assert!(flowsets.all().is_empty() && of(&flowsets, 2).is_empty());
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Members {
 pub(crate) struct ListedGroup {
     pub group: Group,
     /// The number of the name of its states.
-    pub name: u16,
+    pub name: u32,
     /// The number of its states that are listed.
     pub states: u32,
     /// Until when ipfw keeps the group without states.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::headers::Direction;
+use crate::visits::visits;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const RULE: RuleId = RuleId {
@@ -322,4 +323,170 @@ impl States {
         assert_eq!(free + listed, self.places.len());
         assert_eq!(self.sources.values().sum::<u32>() as usize, listed);
     }
+}
+
+fn numbered(proto: u8, source: u8, n: u32) -> Headers {
+    let [a, b, c, d] = n.to_be_bytes();
+    let to = IpAddr::V4(Ipv4Addr::new(172, a | 16, b, c));
+    Headers {
+        src_port: 1000,
+        dst_port: u16::from(d),
+        ip_len: 100,
+        ..Headers::new(Direction::In, proto, [10, 0, 0, source].into(), to)
+    }
+}
+
+fn reversed(headers: &Headers) -> Headers {
+    Headers {
+        src: headers.dst,
+        dst: headers.src,
+        src_port: headers.dst_port,
+        dst_port: headers.src_port,
+        ..headers.clone()
+    }
+}
+
+/// Sends 50 000 packets within a second, each of another flow, as the rules do: look up, then add. Returns
+/// the most visits of states and lookups for one of them.
+fn most_visits(
+    states: &mut States,
+    (limit, expected): (Option<&StateLimit>, Option<Refused>),
+    times: &Lifetimes,
+) -> usize {
+    let name = states.name("default");
+    let one = |n: u32| {
+        let packet = numbered(UDP, 1, n);
+        let now = at(1) + Span::from_us(20) * u64::from(n);
+        visits(|| {
+            assert_eq!(states.find(&packet, name, now, times), None);
+            let added = states.add(&packet, RULE, name, limit, now, times);
+            assert_eq!(added.err(), expected, "{n}");
+        })
+    };
+    (0..50_000).map(one).max().unwrap()
+}
+
+/// A lookup, and the heads of all lists: none has expired.
+const A_LOOK: usize = 1 + PHASES;
+
+#[test]
+fn a_flow_that_a_full_table_refuses_looks_at_no_more_than_the_heads_of_the_lists() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes {
+        most: 10_000,
+        per_source: 0,
+        ..Lifetimes::default()
+    };
+    let name = states.name("default");
+    for n in 0..10_000 {
+        let packet = numbered(UDP, 2, n);
+        states
+            .add(&packet, RULE, name, None, at(0), &times)
+            .unwrap();
+        states
+            .find(&reversed(&packet), name, at(0), &times)
+            .unwrap();
+    }
+    let most = most_visits(&mut states, (None, Some(Refused::Full)), &times);
+    assert!((1..=A_LOOK).contains(&most), "{most}");
+    assert_eq!(states.refusals.full, 50_000);
+}
+
+#[test]
+fn a_flow_that_a_limit_or_its_source_refuses_looks_at_no_more_than_the_heads_of_the_lists() {
+    for limit in [Some(&PER_SOURCE), None] {
+        let mut states = States::new(KeyedHash(1));
+        let times = Lifetimes {
+            per_source: 2,
+            ..Lifetimes::default()
+        };
+        let name = states.name("default");
+        for n in 60_000..60_002 {
+            let packet = numbered(UDP, 1, n);
+            states
+                .add(&packet, RULE, name, limit, at(0), &times)
+                .unwrap();
+        }
+        let refused = match limit {
+            Some(_) => Refused::Limit,
+            None => Refused::Source,
+        };
+        let most = most_visits(&mut states, (limit, Some(refused)), &times);
+        assert!((1..=A_LOOK).contains(&most), "{refused:?}: {most}");
+    }
+}
+
+/// Each packet of a flood finds at most 64 states that have expired, and looks at each twice: as the head
+/// of its list, and to remove it. One more is thrown away for the new one.
+#[test]
+fn a_flow_of_a_flood_removes_a_few_states_at_most() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes {
+        most: 30_000,
+        per_source: 0,
+        ..Lifetimes::default()
+    };
+    let name = states.name("default");
+    // They expire at 1 s, all at once.
+    let short = Lifetimes { udp: 1, ..times };
+    for n in 0..30_000 {
+        let packet = numbered(UDP, 2, n);
+        states
+            .add(&packet, RULE, name, None, at(0), &short)
+            .unwrap();
+    }
+    let most = most_visits(&mut states, (None, None), &short);
+    assert!(
+        (1..=A_LOOK + 2 * EXPIRED_AT_ONCE + 1).contains(&most),
+        "{most}"
+    );
+}
+
+/// 20 000 states have expired when a packet asks for room in a group whose two states have not.
+#[test]
+fn a_full_limit_waits_for_a_part_of_the_expired_states_only() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes {
+        most: 30_000,
+        per_source: 0,
+        ..Lifetimes::default()
+    };
+    let name = states.name("default");
+    for n in 0..20_000 {
+        let packet = numbered(UDP, 2, n);
+        states
+            .add(&packet, RULE, name, None, at(0), &times)
+            .unwrap();
+    }
+    for n in 0..2 {
+        let packet = numbered(UDP, 1, n);
+        let added = states.add(&packet, RULE, name, Some(&PER_SOURCE), at(9), &times);
+        added.unwrap();
+    }
+    let packet = numbered(UDP, 1, 2);
+    let visits = visits(|| {
+        let added = states.add(&packet, RULE, name, Some(&PER_SOURCE), at(11), &times);
+        assert_eq!(added, Err(Refused::Limit));
+    });
+    let most = (MOST_TURNS + 1) * (2 * EXPIRED_AT_ONCE + PHASES);
+    assert!(visits <= most, "{visits}");
+    assert_eq!(states.len(), 20_002 - (MOST_TURNS + 1) * EXPIRED_AT_ONCE);
+}
+
+/// A packet with `:any` looks up the names that rules mention, and not those of earlier rules.
+#[test]
+fn names_of_rules_that_are_gone_cost_packets_nothing() {
+    let mut states = States::new(KeyedHash(1));
+    let times = Lifetimes::default();
+    let gone: Vec<u32> = (0..1000).map(|n| states.name(&format!("n{n}"))).collect();
+    let (a, b) = (states.name("a"), states.name("b"));
+    gone.into_iter().for_each(|name| states.forget_name(name));
+    assert_ne!(a, b);
+    let packet = numbered(UDP, 1, 1);
+    states.add(&packet, RULE, b, None, at(0), &times).unwrap();
+    let other = numbered(UDP, 1, 2);
+    let missed = visits(|| assert_eq!(states.find(&other, ANY, at(1), &times), None));
+    assert_eq!(missed, 2);
+    let found = states.find(&packet, ANY, at(1), &times);
+    assert_eq!(found.map(|found| found.name), Some(b));
 }

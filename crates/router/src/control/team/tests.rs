@@ -229,6 +229,16 @@ fn every_command_counts_once_also_a_refused_one_of_which_no_loop_learns() {
     });
 }
 
+/// 200 000 orders to three workers, of which each takes more than 5 us, take more than a second.
+#[test]
+fn all_lines_of_a_text_have_one_time_limit() {
+    with_workers("", [0; 3], |orders| {
+        let command = ("pipe show\n".repeat(200_000), Mode::Batch, Texts::new());
+        let answered = orders.execute(command, Duration::from_secs(1));
+        assert_eq!(answered.err(), Some(Refused::Unfinished));
+    });
+}
+
 #[test]
 fn workers_that_do_not_listen_hold_nobody_up() {
     let (inboxes, orders) = inboxes::<Executed>(Builder::default(), 2, Clock::start()).unwrap();
