@@ -15,22 +15,23 @@ use crate::{ENDED, ExecError, ProgramError};
 
 /// Runs a program with additional environment variables until it ends, and passes signals on to it.
 /// Returns its exit status as [`run`](crate::run()) does. `variables` is called on the main thread
-/// when the program was found, and before it starts; threads that `variables` starts receive no signals. If `ending` has a
-/// reason to end the program, the program is terminated, and the status is [`ENDED`].
+/// when the program was found, and before it starts, with the signals that it receives; threads that
+/// `variables` starts receive none. If `ending` has a reason to end the program, the program is terminated,
+/// and the status is [`ENDED`].
 ///
 /// # Errors
 /// The error of `variables`, or [`ExecError`].
 pub fn run_beside<E: From<ExecError>>(
     program: &[OsString],
     ending: &Ending,
-    variables: impl FnOnce() -> Result<Vec<(String, String)>, E>,
+    variables: impl FnOnce(&Signals) -> Result<Vec<(String, String)>, E>,
 ) -> Result<u8, E> {
     check(program).map_err(ExecError::from)?;
     let signals = Signals::catch().map_err(|source| ExecError::Kernel {
         step: "block signals",
         source,
     })?;
-    let variables = variables()?;
+    let variables = variables(&signals)?;
     let (name, arguments) = program.split_first().expect("there is a program to run");
     let mut command = Command::new(name);
     command.args(arguments).envs(variables);

@@ -79,7 +79,8 @@ pub struct Settings {
     pub forwards: Vec<u16>,
     /// A shell command that runs on the far side, as `server.sluice`.
     pub server: Option<OsString>,
-    /// Receives a sentence if the run has waited for the server for some time.
+    /// Receives a sentence if the run has waited for the server, or for a reader of the capture, for some
+    /// time.
     pub on_wait: fn(&str),
     /// Receives a sentence about what the program has to do without, if settings of namespaces cannot be
     /// changed, as in most containers.
@@ -333,9 +334,12 @@ pub fn run_recorded<R: Recorder>(
     let clock = Clock::start();
     let (near_port, far_port) = network.ports(&clock)?;
     let capture = settings.capture.as_ref();
-    let capture = capture
+    let mut capture = capture
         .map(|path| Capture::create(path, &clock))
         .transpose()?;
+    if let Some(capture) = &mut capture {
+        capture.await_reader(&signals, settings.on_wait)?;
+    }
     let injectors = network.injectors()?;
     let closing = Closing::new([
         near_port.as_fd(),
@@ -431,9 +435,10 @@ pub fn run_recorded<R: Recorder>(
     let reports = hooks.join(router);
     let refused = join(relay);
     closing.close();
+    let is_asked = |pause| !matches!(program::ending_within(&signals, pause), Ok(None));
     let captured = capture.map_or(Ok(()), |capture| match reports {
-        Some(_) => capture.finish(),
-        None => capture.cut(),
+        Some(_) => capture.finish(is_asked),
+        None => capture.cut(is_asked),
     });
     let status = ended?.filter(|_| reports.is_some()).unwrap_or(ENDED);
     lingered.map_err(ProgramError::Wait)?;
