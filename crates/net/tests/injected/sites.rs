@@ -145,7 +145,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "process/guard.rs",
-        "start watch receive identity kill_in",
+        "start watch reap receive identity kill_in",
         "processes guard, watchdog",
     ),
     ("socket/diag.rs", "open connections ended", "sockets"),
