@@ -153,10 +153,13 @@ fn with_own_name(text: &str, name: &str) -> String {
     own
 }
 
-/// Returns a file with an entry for each place.
+/// Returns a file with an entry for each place, and without those of a link around this one: their
+/// addresses are the same, and lead to this link's places.
 fn with_places(text: &str, has_host: bool, has_server: bool) -> String {
-    let mut own = text.trim_end().to_owned();
-    own.push('\n');
+    let mut own = String::new();
+    for line in text.trim_end().lines().filter(|line| !is_place(line)) {
+        let _ = writeln!(own, "{line}");
+    }
     let places = [
         ("host.sluice", Place::Host, has_host),
         ("server.sluice", Place::Server, has_server),
@@ -167,6 +170,14 @@ fn with_places(text: &str, has_host: bool, has_server: bool) -> String {
         }
     }
     own
+}
+
+/// Returns whether a line of `/etc/hosts` gives the address of a place a name of a place.
+fn is_place(line: &str) -> bool {
+    let entry = line.split('#').next().unwrap_or_default();
+    let mut words = entry.split_whitespace();
+    let address = words.next().and_then(|address| address.parse().ok());
+    address.and_then(Place::of).is_some() && words.any(|name| name.ends_with(".sluice"))
 }
 
 /// Returns the machine's file with names from files and DNS only: other services, such as
@@ -248,6 +259,18 @@ mod tests {
         assert_eq!(
             text,
             "127.0.0.1 localhost\n192.0.0.3 host.sluice\nfd73:6c75:6963:6500::3 host.sluice\n"
+        );
+    }
+
+    #[test]
+    fn names_of_a_link_around_this_one_are_not_those_of_its_places() {
+        let own = "127.0.0.1 localhost\n192.0.0.2 box\n192.0.2.3 mine.sluice\n";
+        let outer = with_places(own, true, true);
+        assert_eq!(outer.matches(".sluice\n").count(), 1 + 2 + 2);
+        assert_eq!(with_places(&outer, false, false), own);
+        assert_eq!(
+            with_places(&outer, true, false),
+            with_places(own, true, false)
         );
     }
 
