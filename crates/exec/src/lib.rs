@@ -83,7 +83,7 @@ pub struct Settings {
     /// time.
     pub on_wait: fn(&str),
     /// Receives a sentence about what the program has to do without, if settings of namespaces cannot be
-    /// changed, as in most containers.
+    /// changed, as in most containers, or the machine lacks a file.
     pub on_restriction: fn(&str),
     /// The program and its arguments.
     pub program: Vec<OsString>,
@@ -288,6 +288,9 @@ pub fn run_recorded<R: Recorder>(
     let network = Network::create(settings.congestion_control.as_deref())?;
     if let Some(restriction) = &network.restriction {
         (settings.on_restriction)(restriction);
+    }
+    if let Some(restriction) = names::restriction(settings.has_host, settings.server.is_some()) {
+        (settings.on_restriction)(&restriction);
     }
     let mut watch = |namespace| {
         let watched = guard.watch(namespace);

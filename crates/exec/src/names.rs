@@ -66,6 +66,26 @@ pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<R
         .collect()
 }
 
+/// Returns what the program has to do without because the machine lacks the file for the names of places:
+/// nothing can be mounted on it.
+pub fn restriction(has_host: bool, has_server: bool) -> Option<String> {
+    let has_hosts = Path::new(HOSTS).is_file();
+    unknown(has_hosts, has_host, has_server)
+}
+
+fn unknown(has_hosts: bool, has_host: bool, has_server: bool) -> Option<String> {
+    let names = match (has_host, has_server) {
+        _ if has_hosts => return None,
+        (false, false) => return None,
+        (true, false) => "host.sluice is unknown",
+        (false, true) => "server.sluice is unknown",
+        (true, true) => "host.sluice and server.sluice are unknown",
+    };
+    Some(format!(
+        "there is no {HOSTS}: {names}; `touch {HOSTS}` creates it"
+    ))
+}
+
 /// The files of the machine that programs see changed, as they are at one time.
 ///
 /// If the machine replaces such a file (rename(2)), the kernel removes the mounts on it in other mount
@@ -201,7 +221,7 @@ fn nsswitch(text: &str) -> String {
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The port of resolvers (RFC 1035 section 4.2).
 const DNS: u16 = 53;
-const HOSTS: &str = "/etc/hosts";
+pub const HOSTS: &str = "/etc/hosts";
 const NSSWITCH: &str = "/etc/nsswitch.conf";
 const FILES: [&str; 3] = [RESOLV_CONF, HOSTS, NSSWITCH];
 /// The folder of the socket of nscd, and of NixOS's nsncd (glibc's nscd/nscd-client.h,
@@ -271,6 +291,23 @@ mod tests {
         assert_eq!(
             with_places(&outer, true, false),
             with_places(own, true, false)
+        );
+    }
+
+    #[test]
+    fn without_a_file_of_hosts_the_names_that_are_unknown_are_given() {
+        assert_eq!(unknown(true, true, true), None);
+        assert_eq!(unknown(false, false, false), None);
+        assert_eq!(
+            unknown(false, true, false).as_deref(),
+            Some("there is no /etc/hosts: host.sluice is unknown; `touch /etc/hosts` creates it")
+        );
+        let server = unknown(false, false, true).unwrap();
+        assert!(server.contains(": server.sluice is unknown;"), "{server}");
+        let both = unknown(false, true, true).unwrap();
+        assert!(
+            both.contains(": host.sluice and server.sluice are unknown;"),
+            "{both}"
         );
     }
 
