@@ -31,6 +31,18 @@ fn the_socket_of_a_name_service_cache_is_hidden() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// The program has no capability to read what its mode forbids, even as root.
+#[test]
+fn a_mask_of_modes_leaves_the_files_and_folders_readable() {
+    let world = World::new();
+    let output = world.run_after(
+        "mount -t tmpfs none /var/run && mkdir /var/run/nscd; umask 0777",
+        "ls /var/run/nscd && grep -c host.sluice /etc/hosts && umask",
+    );
+    // One line for each address; the mask is the user's.
+    assert_eq!(stdout(&output), "2\n0777\n", "{}", stderr(&output));
+}
+
 /// As in minimal images of containers.
 #[test]
 fn a_machine_without_a_file_of_hosts_is_reported() {

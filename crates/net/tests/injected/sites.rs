@@ -139,7 +139,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "process.rs",
-        "new empty spawn enter mount_files create_file mount_on_link drop_capabilities raise set set_for \
+        "new empty spawn enter mount_files create_file create_folder mount_on_link drop_capabilities raise set set_for \
          catch next next_within changed_child stop_like ignores_hang_up",
         "processes spawn",
     ),
