@@ -95,8 +95,9 @@ pub struct Frame {
 }
 
 impl Capture {
-    /// Creates the file, which only its owner can read. A symbolic link is not followed. A pipe without
-    /// a reader may not be open yet ([`Capture::is_open`]); its frames wait.
+    /// Creates the file, which only its owner can read. A symbolic link is not followed. `-`, which is the
+    /// standard output elsewhere, is refused. A pipe without a reader may not be open yet
+    /// ([`Capture::is_open`]); its frames wait.
     ///
     /// # Errors
     /// [`CaptureError`].
@@ -105,6 +106,10 @@ impl Capture {
             path: path.to_owned(),
             source,
         };
+        if path.as_os_str() == "-" {
+            let why = "it is no name; /dev/stdout is the standard output, and ./- a file";
+            return Err(failed(io::Error::other(why)));
+        }
         let (frames, received) = Frames::new();
         let counts = Arc::clone(&frames.counts);
         let zero_ns = SystemTime::UNIX_EPOCH
@@ -459,6 +464,20 @@ mod tests {
             }
             drop(reader);
         }
+    }
+
+    #[test]
+    fn a_hyphen_is_no_name() {
+        let clock = Clock::start();
+        let error = Capture::create(Path::new("-"), &clock).err().unwrap();
+        assert_eq!(
+            error.to_string(),
+            "cannot write the capture -: it is no name; /dev/stdout is the standard output, and ./- a file"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let capture = Capture::create(&folder.path().join("-"), &clock).unwrap();
+        capture.finish(patient).unwrap();
+        assert!(folder.path().join("-").exists());
     }
 
     #[test]
