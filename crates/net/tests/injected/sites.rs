@@ -11,8 +11,16 @@ use std::path::{Path, PathBuf};
 /// of `tests/processes` (`processes NAME`), or nothing, with the reason in brackets.
 const SITES: &[(&str, &str, &str)] = &[
     ("clock.rs", "sleep_until precise_wakeups real_time", "clock"),
-    ("confine.rs", "confine restrict_files", "processes confine"),
-    ("confine.rs", "keep_broker", "processes first_ports"),
+    (
+        "confine.rs",
+        "confine restrict_files install_filters",
+        "processes confine",
+    ),
+    (
+        "confine.rs",
+        "keep_broker restrict_broker",
+        "processes first_ports",
+    ),
     (
         "confine.rs",
         "privileged_apart",
