@@ -299,8 +299,8 @@ pub fn run_program(
         Ok::<_, Error>(variables(&address.to_string()))
     });
     let mut hooks = HookWatch::new(&ending, Instant::now());
-    let (status, (handle, thread, recorder)) = match (ended, running) {
-        (Ok(status), running) => (status, running.expect("the proxy runs before the program")),
+    let ((status, signals), (handle, thread, recorder)) = match (ended, running) {
+        (Ok(ended), running) => (ended, running.expect("the proxy runs before the program")),
         (Err(error), None) => return Err(error),
         (Err(error), Some((handle, thread, recorder))) => {
             handle.end();
@@ -312,6 +312,11 @@ pub fn run_program(
         }
     };
     handle.drain();
+    let has_ended = || {
+        let is_lost = ending.is_abandoned() || hooks.hung(Instant::now()).is_some();
+        is_lost || thread.is_finished()
+    };
+    sluice_exec::wait_beside(&signals, has_ended, || handle.end());
     let Some(verdict) = hooks.join(thread) else {
         return Ok((ENDED, Verdict::new(Default::default(), None), None));
     };

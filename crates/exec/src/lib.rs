@@ -50,7 +50,7 @@ use sluice_router::process::watch::Watcher;
 use sluice_router::process::watch::links::watch_links;
 use sluice_scenario::Link;
 
-pub use beside::run_beside;
+pub use beside::{run_beside, wait_beside};
 pub use capture::{Capture, CaptureError, Frame, Frames};
 use gate::Gate;
 use network::{Closing, Network, NetworkError, Place};
