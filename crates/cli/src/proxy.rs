@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap_complete::engine::ArgValueCandidates;
 use sluice_core::Span;
 use sluice_exec::link::{LinkError, LinkWords};
-use sluice_exec::{ENDED, ExecError, FAILED, Verdict};
+use sluice_exec::{Capture, ENDED, ExecError, FAILED, Verdict};
 use sluice_lab::program::{ProxyRecordError, ProxyRecorder};
 use sluice_loader::{Ending, HookWatch};
 use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordError};
@@ -129,6 +129,9 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     };
     let ending = settings.ending.clone();
     let mut proxy = Proxy::open(settings)?;
+    if let Some(capture) = proxy.capture() {
+        await_reader(capture)?;
+    }
     let (handle, mut hooks) = (proxy.handle(), HookWatch::new(&ending, Instant::now()));
     crate::signals::on_end(move || {
         handle.end();
@@ -166,6 +169,15 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         return Ok(TOO_LATE);
     }
     Ok(0)
+}
+
+/// Waits until the capture is open. A signal ends this process.
+fn await_reader(capture: &mut Capture) -> Result<(), ProxyError> {
+    if !capture.is_open(UNNOTICED)? {
+        eprintln!("sluice: {}", capture.wait());
+        while !capture.is_open(UNNOTICED)? {}
+    }
+    Ok(())
 }
 
 /// Prints where the proxy listens.
@@ -270,8 +282,11 @@ pub fn run_program(
 ) -> Result<(u8, Verdict, Option<Recording>), Error> {
     let mut running = None;
     let ending = settings.ending.clone();
-    let ended = sluice_exec::run_beside(program, &ending, || {
+    let ended = sluice_exec::run_beside(program, &ending, |signals| {
         let mut proxy = Proxy::open(settings)?;
+        if let Some(capture) = proxy.capture() {
+            capture.await_reader(signals, |what| eprintln!("sluice: {what}"))?;
+        }
         let recorder = report.map(|report| report.begin(&mut proxy)).transpose()?;
         let addresses = proxy.addresses().proxy;
         let handle = proxy.handle();
@@ -284,8 +299,8 @@ pub fn run_program(
         Ok::<_, Error>(variables(&address.to_string()))
     });
     let mut hooks = HookWatch::new(&ending, Instant::now());
-    let (status, (handle, thread, recorder)) = match (ended, running) {
-        (Ok(status), running) => (status, running.expect("the proxy runs before the program")),
+    let ((status, signals), (handle, thread, recorder)) = match (ended, running) {
+        (Ok(ended), running) => (ended, running.expect("the proxy runs before the program")),
         (Err(error), None) => return Err(error),
         (Err(error), Some((handle, thread, recorder))) => {
             handle.end();
@@ -297,6 +312,11 @@ pub fn run_program(
         }
     };
     handle.drain();
+    let has_ended = || {
+        let is_lost = ending.is_abandoned() || hooks.hung(Instant::now()).is_some();
+        is_lost || thread.is_finished()
+    };
+    sluice_exec::wait_beside(&signals, has_ended, || handle.end());
     let Some(verdict) = hooks.join(thread) else {
         return Ok((ENDED, Verdict::new(Default::default(), None), None));
     };
@@ -341,6 +361,9 @@ fn variables(address: &str) -> Vec<(String, String)> {
 
 /// The exit status if packets were late: EX_TEMPFAIL of sysexits.h, try again.
 pub const TOO_LATE: u8 = 75;
+
+/// The time after which a wait for the reader of a capture is reported.
+const UNNOTICED: Duration = Duration::from_secs(2);
 
 /// The program's own services do not cross the link, as in a namespace.
 const DIRECT: &str = "localhost,127.0.0.1,::1";

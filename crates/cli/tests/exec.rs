@@ -17,6 +17,8 @@ mod left;
 mod names;
 #[path = "exec/order.rs"]
 mod order;
+#[path = "exec/pipes.rs"]
+mod pipes;
 #[path = "exec/quiet.rs"]
 mod quiet;
 #[path = "exec/recorded.rs"]

@@ -61,6 +61,11 @@ pub fn examine() -> Vec<Finding> {
         finding("low ports", "--forward of ports below 1024", low_ports()),
         finding("IPv6", "exec with IPv6", ipv6()),
         finding("resolvers", "names in exec", resolvers()),
+        finding(
+            "hosts file",
+            "host.sluice and server.sluice in exec",
+            hosts(),
+        ),
     ]
 }
 
@@ -232,6 +237,14 @@ fn resolvers() -> State {
     }
 }
 
+fn hosts() -> State {
+    let path = crate::names::HOSTS;
+    match Path::new(path).is_file() {
+        true => possible(path),
+        false => impossible(format!("there is no {path}"), format!("sudo touch {path}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -239,7 +252,7 @@ mod tests {
     #[test]
     fn every_obstacle_has_a_reason_and_a_remedy() {
         let findings = examine();
-        assert_eq!(findings.len(), 11);
+        assert_eq!(findings.len(), 12);
         for finding in findings {
             if let State::Impossible { why, remedy } = finding.state {
                 assert!(!why.is_empty() && !remedy.is_empty(), "{}", finding.name);

@@ -50,7 +50,7 @@ use sluice_router::process::watch::Watcher;
 use sluice_router::process::watch::links::watch_links;
 use sluice_scenario::Link;
 
-pub use beside::run_beside;
+pub use beside::{run_beside, wait_beside};
 pub use capture::{Capture, CaptureError, Frame, Frames};
 use gate::Gate;
 use network::{Closing, Network, NetworkError, Place};
@@ -79,10 +79,11 @@ pub struct Settings {
     pub forwards: Vec<u16>,
     /// A shell command that runs on the far side, as `server.sluice`.
     pub server: Option<OsString>,
-    /// Receives a sentence if the run has waited for the server for some time.
+    /// Receives a sentence if the run has waited for the server, or for a reader of the capture, for some
+    /// time.
     pub on_wait: fn(&str),
     /// Receives a sentence about what the program has to do without, if settings of namespaces cannot be
-    /// changed, as in most containers.
+    /// changed, as in most containers, or the machine lacks a file.
     pub on_restriction: fn(&str),
     /// The program and its arguments.
     pub program: Vec<OsString>,
@@ -288,6 +289,9 @@ pub fn run_recorded<R: Recorder>(
     if let Some(restriction) = &network.restriction {
         (settings.on_restriction)(restriction);
     }
+    if let Some(restriction) = names::restriction(settings.has_host, settings.server.is_some()) {
+        (settings.on_restriction)(&restriction);
+    }
     let mut watch = |namespace| {
         let watched = guard.watch(namespace);
         watched.map_err(kernel("watch a namespace"))
@@ -333,9 +337,12 @@ pub fn run_recorded<R: Recorder>(
     let clock = Clock::start();
     let (near_port, far_port) = network.ports(&clock)?;
     let capture = settings.capture.as_ref();
-    let capture = capture
+    let mut capture = capture
         .map(|path| Capture::create(path, &clock))
         .transpose()?;
+    if let Some(capture) = &mut capture {
+        capture.await_reader(&signals, settings.on_wait)?;
+    }
     let injectors = network.injectors()?;
     let closing = Closing::new([
         near_port.as_fd(),
@@ -431,9 +438,10 @@ pub fn run_recorded<R: Recorder>(
     let reports = hooks.join(router);
     let refused = join(relay);
     closing.close();
+    let is_asked = |pause| !matches!(program::ending_within(&signals, pause), Ok(None));
     let captured = capture.map_or(Ok(()), |capture| match reports {
-        Some(_) => capture.finish(),
-        None => capture.cut(),
+        Some(_) => capture.finish(is_asked),
+        None => capture.cut(is_asked),
     });
     let status = ended?.filter(|_| reports.is_some()).unwrap_or(ENDED);
     lingered.map_err(ProgramError::Wait)?;

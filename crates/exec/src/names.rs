@@ -66,6 +66,26 @@ pub fn replacements(resolvers: usize, has_host: bool, has_server: bool) -> Vec<R
         .collect()
 }
 
+/// Returns what the program has to do without because the machine lacks the file for the names of places:
+/// nothing can be mounted on it.
+pub fn restriction(has_host: bool, has_server: bool) -> Option<String> {
+    let has_hosts = Path::new(HOSTS).is_file();
+    unknown(has_hosts, has_host, has_server)
+}
+
+fn unknown(has_hosts: bool, has_host: bool, has_server: bool) -> Option<String> {
+    let names = match (has_host, has_server) {
+        _ if has_hosts => return None,
+        (false, false) => return None,
+        (true, false) => "host.sluice is unknown",
+        (false, true) => "server.sluice is unknown",
+        (true, true) => "host.sluice and server.sluice are unknown",
+    };
+    Some(format!(
+        "there is no {HOSTS}: {names}; `touch {HOSTS}` creates it"
+    ))
+}
+
 /// The files of the machine that programs see changed, as they are at one time.
 ///
 /// If the machine replaces such a file (rename(2)), the kernel removes the mounts on it in other mount
@@ -153,10 +173,13 @@ fn with_own_name(text: &str, name: &str) -> String {
     own
 }
 
-/// Returns a file with an entry for each place.
+/// Returns a file with an entry for each place, and without those of a link around this one: their
+/// addresses are the same, and lead to this link's places.
 fn with_places(text: &str, has_host: bool, has_server: bool) -> String {
-    let mut own = text.trim_end().to_owned();
-    own.push('\n');
+    let mut own = String::new();
+    for line in text.trim_end().lines().filter(|line| !is_place(line)) {
+        let _ = writeln!(own, "{line}");
+    }
     let places = [
         ("host.sluice", Place::Host, has_host),
         ("server.sluice", Place::Server, has_server),
@@ -167,6 +190,14 @@ fn with_places(text: &str, has_host: bool, has_server: bool) -> String {
         }
     }
     own
+}
+
+/// Returns whether a line of `/etc/hosts` gives the address of a place a name of a place.
+fn is_place(line: &str) -> bool {
+    let entry = line.split('#').next().unwrap_or_default();
+    let mut words = entry.split_whitespace();
+    let address = words.next().and_then(|address| address.parse().ok());
+    address.and_then(Place::of).is_some() && words.any(|name| name.ends_with(".sluice"))
 }
 
 /// Returns the machine's file with names from files and DNS only: other services, such as
@@ -190,7 +221,7 @@ fn nsswitch(text: &str) -> String {
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The port of resolvers (RFC 1035 section 4.2).
 const DNS: u16 = 53;
-const HOSTS: &str = "/etc/hosts";
+pub const HOSTS: &str = "/etc/hosts";
 const NSSWITCH: &str = "/etc/nsswitch.conf";
 const FILES: [&str; 3] = [RESOLV_CONF, HOSTS, NSSWITCH];
 /// The folder of the socket of nscd, and of NixOS's nsncd (glibc's nscd/nscd-client.h,
@@ -248,6 +279,35 @@ mod tests {
         assert_eq!(
             text,
             "127.0.0.1 localhost\n192.0.0.3 host.sluice\nfd73:6c75:6963:6500::3 host.sluice\n"
+        );
+    }
+
+    #[test]
+    fn names_of_a_link_around_this_one_are_not_those_of_its_places() {
+        let own = "127.0.0.1 localhost\n192.0.0.2 box\n192.0.2.3 mine.sluice\n";
+        let outer = with_places(own, true, true);
+        assert_eq!(outer.matches(".sluice\n").count(), 1 + 2 + 2);
+        assert_eq!(with_places(&outer, false, false), own);
+        assert_eq!(
+            with_places(&outer, true, false),
+            with_places(own, true, false)
+        );
+    }
+
+    #[test]
+    fn without_a_file_of_hosts_the_names_that_are_unknown_are_given() {
+        assert_eq!(unknown(true, true, true), None);
+        assert_eq!(unknown(false, false, false), None);
+        assert_eq!(
+            unknown(false, true, false).as_deref(),
+            Some("there is no /etc/hosts: host.sluice is unknown; `touch /etc/hosts` creates it")
+        );
+        let server = unknown(false, false, true).unwrap();
+        assert!(server.contains(": server.sluice is unknown;"), "{server}");
+        let both = unknown(false, true, true).unwrap();
+        assert!(
+            both.contains(": host.sluice and server.sluice are unknown;"),
+            "{both}"
         );
     }
 

@@ -45,6 +45,14 @@ pub enum ProgramError {
         /// The server.
         server: OsString,
     },
+    /// A signal ended the wait for the reader of a capture.
+    #[error("{} while waiting for a reader of {}", signal_name(*.signal), .capture.display())]
+    Unread {
+        /// Which signal.
+        signal: Signal,
+        /// The capture.
+        capture: PathBuf,
+    },
     /// Its namespace could not be entered.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
@@ -64,7 +72,9 @@ impl ProgramError {
                 io::ErrorKind::NotFound => 127,
                 _ => 126,
             },
-            ProgramError::Interrupted { signal, .. } => 128 + signal.as_raw() as u8,
+            ProgramError::Interrupted { signal, .. } | ProgramError::Unread { signal, .. } => {
+                128 + signal.as_raw() as u8
+            }
             _ => crate::FAILED,
         }
     }
@@ -168,7 +178,7 @@ pub fn serve<'a>(
 
 /// Waits for a signal that ends a process by default, and that is not meant for a certain program, at
 /// most for `patience`. Other signals may shorten the wait.
-fn ending_within(signals: &Signals, patience: Duration) -> io::Result<Option<Signal>> {
+pub fn ending_within(signals: &Signals, patience: Duration) -> io::Result<Option<Signal>> {
     let received = signals.next_within(patience)?;
     let signal = received.map(|received| received.signal);
     Ok(signal.filter(|signal| is_ending(*signal)))
@@ -335,8 +345,8 @@ const CLOSING: &str = "0B";
 const LOOK: Duration = Duration::from_millis(100);
 /// The time within which a server must listen.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time after which a wait for a server is reported.
-const UNNOTICED: Duration = Duration::from_secs(2);
+/// The time after which a wait for a server, or for the reader of a capture, is reported.
+pub const UNNOTICED: Duration = Duration::from_secs(2);
 /// The signals that end a wait.
 const ENDINGS: [(Signal, &str); 4] = [
     (Signal::HUP, "SIGHUP"),

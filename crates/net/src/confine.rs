@@ -1,7 +1,7 @@
 //! Gives up the privileges of threads that handle what strangers send.
 //!
 //! A router needs capabilities to open its ports, and again when an interface was deleted and created
-//! again. After its start, one thread keeps them, the [broker](keep_broker): it executes the few
+//! again. After its start, one thread keeps some, the [broker](keep_broker): it executes the few
 //! functions that must run in a network namespace ([`Namespace::enter`]). All other threads call
 //! [`confine`]. Then they have no capability, can gain none, and a system call that only an attacker
 //! would make (`execve`, `ptrace`, `mount`, `bpf`, ...) kills the process; so does the creation of a
@@ -110,24 +110,51 @@ struct Broker {
     user: Option<User>,
 }
 
-/// Starts the thread that keeps the capabilities, and the user, of the calling thread until the process
-/// ends. The threads that ports start later become `user`. A second call does nothing.
+/// Starts the thread that keeps the user of the calling thread, and those of its capabilities that the
+/// broker's work needs, until the process ends. It can gain none, and is under the filter of system calls,
+/// which leaves it `setns` and `bpf`; so are the threads that it starts. The threads that ports start later
+/// become `user`. A second call does nothing.
 ///
 /// # Errors
-/// The thread cannot be started.
+/// [`ConfineError`]: the thread cannot be started, or the kernel has no filters, for example.
 pub fn keep_broker(user: Option<User>) -> Result<(), ConfineError> {
     let mut broker = BROKER.lock().unwrap_or_else(PoisonError::into_inner);
     if broker.is_some() {
         return Ok(());
     }
     let (jobs, waiting) = mpsc::channel::<sys::Job>();
+    let (restricted, answer) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new()
         .name(BROKER_NAME.into())
-        .spawn(move || waiting.into_iter().for_each(|job| job()))
+        .spawn(move || {
+            let result = restrict_broker();
+            let is_restricted = result.is_ok();
+            // The starting thread waits for this message.
+            let _ = restricted.send(result);
+            if is_restricted {
+                waiting.into_iter().for_each(|job| job());
+            }
+        })
         .map_err(at("the start of the broker"))?;
+    answer.recv().expect("the broker reports before it works")?;
     let thread = thread.thread().id();
     *broker = Some(Broker { thread, jobs, user });
     Ok(())
+}
+
+/// Takes from the calling thread, the broker, what none of its jobs needs.
+fn restrict_broker() -> Result<(), ConfineError> {
+    rustix::thread::set_no_new_privs(true).map_err(|error| at("no_new_privs")(error.into()))?;
+    let held = rustix::thread::capabilities(None)
+        .map_err(|error| at("reading the capabilities")(error.into()))?;
+    let sets = CapabilitySets {
+        effective: held.effective & BROKER_KEEPS,
+        permitted: held.permitted & BROKER_KEEPS,
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, sets)
+        .map_err(|error| at("dropping the capabilities")(error.into()))?;
+    install_filters(BROKER_CALLS)
 }
 
 /// Runs `work` on the broker's thread, if there is one and it is not the calling thread. Panics are
@@ -257,14 +284,7 @@ pub fn confine(confinement: Confinement) -> Result<Confined, ConfineError> {
         Reach::Nothing => restrict_files()
             .map_err(|error| at("the restriction of files")(io::Error::other(error)))?,
     };
-    let install = at("a filter of system calls");
-    let programs = filters().map_err(io::Error::other);
-    programs
-        .and_then(|programs| {
-            let mut programs = programs.iter();
-            programs.try_for_each(|one| seccompiler::apply_filter(one).map_err(io::Error::other))
-        })
-        .map_err(install)?;
+    install_filters(&[])?;
     Ok(Confined {
         kept: match kept.is_empty() {
             true => Keep::Nothing,
@@ -289,12 +309,24 @@ fn restrict_files() -> Result<bool, RulesetError> {
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 
+/// Installs the filters of system calls, which allow the calling thread those in `allowed`.
+fn install_filters(allowed: &[i64]) -> Result<(), ConfineError> {
+    let programs = filters(allowed).map_err(io::Error::other);
+    programs
+        .and_then(|programs| {
+            let mut programs = programs.iter();
+            programs.try_for_each(|one| seccompiler::apply_filter(one).map_err(io::Error::other))
+        })
+        .map_err(at("a filter of system calls"))
+}
+
 /// Returns two filters, each with one action, which allow all other system calls:
 ///
-/// - The first kills the process for every call in [`FORBIDDEN`], and for a `clone` into a new namespace.
+/// - The first kills the process for every call in [`FORBIDDEN`] that is not in `allowed`, and for a `clone`
+///   into a new namespace.
 /// - In the second, there is no `clone3`, whose flags are in memory, which a filter cannot read. The C
 ///   library then starts threads by `clone`.
-fn filters() -> Result<[BpfProgram; 2], BackendError> {
+fn filters(allowed: &[i64]) -> Result<[BpfProgram; 2], BackendError> {
     let interfaces: &[i64] = match cfg!(target_arch = "x86_64") {
         // The same calls of the x32 interface, which has its own numbers for some.
         true => &[0, X32_BIT],
@@ -302,7 +334,8 @@ fn filters() -> Result<[BpfProgram; 2], BackendError> {
     };
     let (mut killed, mut absent) = (BTreeMap::new(), BTreeMap::new());
     for interface in interfaces {
-        killed.extend(FORBIDDEN.iter().map(|call| (call | interface, Vec::new())));
+        let forbidden = FORBIDDEN.iter().filter(|call| !allowed.contains(call));
+        killed.extend(forbidden.map(|call| (call | interface, Vec::new())));
         killed.insert(libc::SYS_clone | interface, into_namespaces()?);
         absent.insert(libc::SYS_clone3 | interface, Vec::new());
     }
@@ -385,6 +418,25 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_open_by_handle_at,
     libc::SYS_io_uring_setup,
 ];
+/// Those that the broker makes: it enters network namespaces, and loads the program of an AF_XDP port.
+const BROKER_CALLS: &[i64] = &[libc::SYS_setns, libc::SYS_bpf];
+/// The capabilities that the broker's jobs need (capabilities(7)):
+///
+/// - for network namespaces and interfaces: CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW;
+/// - for AF_XDP: CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK for the memory of packets;
+/// - for files and sockets that the operator named, whoever owns them, also where only root has space left:
+///   CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_MAC_OVERRIDE, CAP_SYS_RESOURCE.
+const BROKER_KEEPS: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::MAC_OVERRIDE)
+    .union(CapabilitySet::SYS_RESOURCE);
 /// `open_tree_attr` of Linux 6.15, the same number on all architectures of the filters (syscall_64.tbl,
 /// scripts/syscall.tbl).
 const OPEN_TREE_ATTR: i64 = 467;

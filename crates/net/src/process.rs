@@ -248,7 +248,7 @@ impl Inside {
         for (source, file) in &self.files {
             match &file.contents {
                 Some(contents) => create_file(source, contents),
-                None => rustix::fs::mkdir(source.as_c_str(), Mode::from_raw_mode(0o755)),
+                None => create_folder(source),
             }
             .map_err(at(Step::File))?;
             rustix::mount::mount_bind(source.as_c_str(), file.target.as_c_str())
@@ -265,13 +265,23 @@ impl Inside {
 /// Creates a file. Async-signal-safe.
 fn create_file(path: &CStr, contents: &[u8]) -> rustix::io::Result<()> {
     let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o644))?;
+    let mode = Mode::from_raw_mode(0o644);
+    let file = rustix::fs::open(path, flags, mode)?;
+    // The user's mask may have taken bits (umask(2)).
+    rustix::fs::fchmod(&file, mode)?;
     let mut rest = contents;
     while !rest.is_empty() {
         let written = rustix::io::write(&file, rest)?;
         rest = &rest[written..];
     }
     Ok(())
+}
+
+/// Creates a folder. Async-signal-safe.
+fn create_folder(path: &CStr) -> rustix::io::Result<()> {
+    let mode = Mode::from_raw_mode(0o755);
+    rustix::fs::mkdir(path, mode)?;
+    rustix::fs::chmod(path, mode)
 }
 
 /// Mounts a file on a symbolic link itself. The mount stays when another file takes the place of the

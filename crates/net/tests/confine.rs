@@ -3,8 +3,11 @@
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus};
 use std::thread;
+use std::time::Duration;
 
-use sluice_net::confine::{Confinement, Keep, Reach, User, confine, keep_broker, privileged};
+use sluice_net::confine::{
+    Confinement, Keep, Reach, User, confine, keep_broker, privileged, privileged_apart,
+};
 use sluice_net::namespace::Namespace;
 
 /// Runs the test `name` again in a child, with a variable that is its role.
@@ -80,6 +83,52 @@ fn a_confined_thread_gets_into_a_namespace_by_the_broker_only() {
         assert!(namespace.enter(|| ()).is_ok(), "the broker is still there");
     });
     thread.join().unwrap();
+}
+
+#[test]
+fn an_execve_of_the_broker_kills_the_process() {
+    if let Some(status) = in_child("an_execve_of_the_broker_kills_the_process") {
+        assert_eq!(status.signal(), Some(libc::SIGSYS), "{status}");
+        return;
+    }
+    keep_broker(None).unwrap();
+    // Without the filter, this process becomes `true` and ends with status 0.
+    panic!("{:?}", privileged(|| Command::new("/bin/true").exec()));
+}
+
+#[test]
+fn the_broker_and_its_threads_have_only_the_capabilities_of_its_jobs() {
+    let name = "the_broker_and_its_threads_have_only_the_capabilities_of_its_jobs";
+    if let Some(status) = in_child(name) {
+        assert!(status.success(), "{status}");
+        return;
+    }
+    let own = || std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let field = |status: &str, name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    let set = |status: &str, name| u64::from_str_radix(&field(status, name), 16).unwrap();
+    let before = own();
+    keep_broker(None).unwrap();
+    let hour = Duration::from_secs(3600);
+    let apart = privileged_apart(own, hour, || panic!("it takes no hour"));
+    // linux/capability.h: DAC_OVERRIDE, DAC_READ_SEARCH, FOWNER, NET_ADMIN, NET_RAW, IPC_LOCK, SYS_ADMIN,
+    // SYS_RESOURCE, MAC_OVERRIDE, PERFMON and BPF.
+    let kept = [1, 2, 3, 12, 13, 14, 21, 24, 32, 38, 39];
+    let kept = kept.iter().fold(0_u64, |set, bit| set | 1_u64 << bit);
+    for status in [privileged(own), apart.unwrap()] {
+        assert!(status.starts_with("Name:\tbroker\n") || status.starts_with("Name:\tfiles\n"));
+        for name in ["CapEff:", "CapPrm:"] {
+            assert_eq!(set(&status, name), set(&before, name) & kept, "{name}");
+        }
+        assert_eq!(set(&status, "CapInh:"), 0);
+        assert_eq!(field(&status, "NoNewPrivs:"), "1");
+        // SECCOMP_MODE_FILTER of linux/seccomp.h.
+        assert_eq!(field(&status, "Seccomp:"), "2");
+    }
+    // The calling thread is as it was.
+    assert_eq!(set(&own(), "CapEff:"), set(&before, "CapEff:"));
 }
 
 #[test]

@@ -81,6 +81,8 @@ struct Server {
 #[derive(Debug, Default)]
 struct Flags {
     has_ended: AtomicBool,
+    /// Nor wait for the reader of the capture.
+    is_urgent: AtomicBool,
     /// End once the data that programs have sent has crossed the link.
     is_draining: AtomicBool,
 }
@@ -93,9 +95,12 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Ends the proxy. Its connections are closed.
+    /// Ends the proxy. Its connections are closed. From the second call on, a capture's reader is waited
+    /// for only a second more.
     pub fn end(&self) {
-        self.flags.has_ended.store(true, Ordering::Release);
+        if self.flags.has_ended.swap(true, Ordering::AcqRel) {
+            self.flags.is_urgent.store(true, Ordering::Release);
+        }
         self.bell.ring();
     }
 
@@ -211,6 +216,11 @@ impl Proxy {
         &self.settings
     }
 
+    /// Returns the capture, which is not open yet if it is a pipe without a reader.
+    pub fn capture(&mut self) -> Option<&mut Capture> {
+        self.capture.as_mut()
+    }
+
     /// Returns a handle that ends the proxy.
     pub fn handle(&self) -> Handle {
         Handle {
@@ -240,13 +250,17 @@ impl Proxy {
     /// The capture could not be written.
     pub fn run(mut self) -> Result<Verdict, ProxyError> {
         let ending = self.settings.ending.clone();
-        let capture = self.capture.take();
+        let (capture, flags) = (self.capture.take(), self.flags.clone());
         let mut server = Server::new(self);
         if let Some(capture) = &capture {
             server.hub.engine.capture(capture.frames());
         }
         let verdict = ending.within(|| server.run());
-        capture.map_or(Ok(()), Capture::finish)?;
+        let is_asked = |pause| {
+            std::thread::sleep(pause);
+            flags.is_urgent.load(Ordering::Acquire)
+        };
+        capture.map_or(Ok(()), |capture| capture.finish(is_asked))?;
         Ok(verdict)
     }
 }

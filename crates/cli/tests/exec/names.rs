@@ -31,6 +31,43 @@ fn the_socket_of_a_name_service_cache_is_hidden() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
+/// The program has no capability to read what its mode forbids, even as root.
+#[test]
+fn a_mask_of_modes_leaves_the_files_and_folders_readable() {
+    let world = World::new();
+    let output = world.run_after(
+        "mount -t tmpfs none /var/run && mkdir /var/run/nscd; umask 0777",
+        "ls /var/run/nscd && grep -c host.sluice /etc/hosts && umask",
+    );
+    // One line for each address; the mask is the user's.
+    assert_eq!(stdout(&output), "2\n0777\n", "{}", stderr(&output));
+}
+
+/// As in minimal images of containers.
+#[test]
+fn a_machine_without_a_file_of_hosts_is_reported() {
+    let world = World::new();
+    let change = format!("{PRIVATE_ETC}; rm /etc/hosts");
+    let output = world.run_after(&change, "true");
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    let expected = "sluice: warning: there is no /etc/hosts: host.sluice is unknown; \
+                    `touch /etc/hosts` creates it\n";
+    assert_eq!(text, expected);
+    let script = format!(
+        "set -e; {change}; {} doctor | grep hosts",
+        env!("CARGO_BIN_EXE_sluice")
+    );
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", &script]);
+    let output = world.start(&mut command).wait_with_output().unwrap();
+    let text = stdout(&output);
+    assert!(
+        text.contains("no   hosts file: there is no /etc/hosts\n"),
+        "{text}"
+    );
+}
+
 /// Commands of the machine, during the run: after the program has written to /etc/go, and before it can
 /// read from /etc/done.
 fn meanwhile(commands: &str) -> String {

@@ -148,7 +148,8 @@ impl Namespace {
     }
 
     /// Runs `work` inside, on its own thread, and waits for it. Sockets and files opened there stay
-    /// in the namespace wherever they are used later. Panics are passed on.
+    /// in the namespace wherever they are used later. Panics are passed on. In a process with a
+    /// [broker](crate::confine::keep_broker), `work` runs on its thread, and must not start programs.
     ///
     /// # Errors
     /// The namespace cannot be entered; `work` has not run then.

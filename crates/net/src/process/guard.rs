@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
@@ -12,17 +13,20 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
 use crate::namespace::Namespace;
 use crate::sys;
 
 /// A separate process that waits for the end of the calling process, even by `kill -9`, and then
-/// kills every process in some network namespaces.
+/// kills every process in some network namespaces. It also does so when this is dropped, which waits for
+/// its end: otherwise, it would be left to the first process, which does not reap children in many
+/// containers.
 #[derive(Debug)]
 pub struct Guard {
     /// The guard gets the namespaces through this connection, and waits for its end.
     namespaces: UnixStream,
+    process: Pid,
 }
 
 impl Guard {
@@ -33,7 +37,7 @@ impl Guard {
     pub fn start() -> io::Result<Guard> {
         let (theirs, namespaces) = UnixStream::pair()?;
         let kept = theirs.as_raw_fd();
-        sys::in_child(move || {
+        let process = sys::in_child(move || {
             // Ctrl-C must not end the guard, and the guard must not keep our output open.
             let _ = rustix::process::setsid();
             sys::close_all_but(kept);
@@ -60,7 +64,10 @@ impl Guard {
                 }
             }
         })?;
-        Ok(Guard { namespaces })
+        Ok(Guard {
+            namespaces,
+            process,
+        })
     }
 
     /// Adds a namespace, which exists at least as long as the guard.
@@ -80,6 +87,23 @@ impl Guard {
             }
         }
     }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let is_asked = self.namespaces.shutdown(Shutdown::Write).is_ok();
+        reap(self.process, is_asked);
+    }
+}
+
+/// Takes the status of a child that has ended, or that ends soon if it `is_asked` to.
+fn reap(child: Pid, is_asked: bool) {
+    let options = match is_asked {
+        true => WaitOptions::empty(),
+        false => WaitOptions::NOHANG,
+    };
+    // Any other error means that there is no such child any more.
+    while let Err(rustix::io::Errno::INTR) = rustix::process::waitpid(Some(child), options) {}
 }
 
 /// Receives a namespace, or a message that has lost it because there were too many open files. Returns
@@ -105,6 +129,7 @@ fn receive(from: &UnixStream) -> io::Result<Option<Option<OwnedFd>>> {
 pub struct Watchdog {
     /// The watchdog waits for a byte, or for the end of this pipe.
     calling: io::PipeWriter,
+    process: Pid,
 }
 
 impl Watchdog {
@@ -116,7 +141,7 @@ impl Watchdog {
     pub fn start(work: impl FnOnce()) -> io::Result<Watchdog> {
         let (mut reader, calling) = io::pipe()?;
         let writer = calling.as_raw_fd();
-        sys::in_child(move || {
+        let process = sys::in_child(move || {
             // Ctrl-C must not end the watchdog, and the watchdog must not keep our output open.
             let _ = rustix::process::setsid();
             sys::close_some(&[0, 1, 2, writer]);
@@ -131,13 +156,14 @@ impl Watchdog {
                 work();
             }
         })?;
-        Ok(Watchdog { calling })
+        Ok(Watchdog { calling, process })
     }
 
-    /// Ends the watchdog without its work.
+    /// Ends the watchdog without its work, and waits for its end.
     pub fn dismiss(mut self) {
         // If this fails, the watchdog has already ended.
-        let _ = self.calling.write_all(&[1]);
+        let is_asked = self.calling.write_all(&[1]).is_ok();
+        reap(self.process, is_asked);
     }
 }
 

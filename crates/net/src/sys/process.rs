@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 use super::check;
 
 /// Returns the set of `signals`.
@@ -122,12 +124,12 @@ pub(crate) fn other_threads() -> io::Result<usize> {
     }
 }
 
-/// Runs `work` in a child process, which ends afterwards.
+/// Runs `work` in a child process, which ends afterwards. Returns the child.
 ///
 /// # Errors
 /// When the calling process has other threads, whose locks would stay locked in the child, or the
 /// kernel refuses.
-pub(crate) fn in_child(work: impl FnOnce()) -> io::Result<()> {
+pub(crate) fn in_child(work: impl FnOnce()) -> io::Result<Pid> {
     if other_threads()? != 0 {
         return Err(io::Error::other("the process has several threads already"));
     }
@@ -139,7 +141,7 @@ pub(crate) fn in_child(work: impl FnOnce()) -> io::Result<()> {
         // SAFETY: ends the process without running anything of the parent's.
         unsafe { libc::_exit(0) };
     }
-    Ok(())
+    Ok(Pid::from_raw(child).expect("a child has a number above 0"))
 }
 
 /// Closes descriptors that nothing else in this process uses.

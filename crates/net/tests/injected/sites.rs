@@ -11,8 +11,16 @@ use std::path::{Path, PathBuf};
 /// of `tests/processes` (`processes NAME`), or nothing, with the reason in brackets.
 const SITES: &[(&str, &str, &str)] = &[
     ("clock.rs", "sleep_until precise_wakeups real_time", "clock"),
-    ("confine.rs", "confine restrict_files", "processes confine"),
-    ("confine.rs", "keep_broker", "processes first_ports"),
+    (
+        "confine.rs",
+        "confine restrict_files install_filters",
+        "processes confine",
+    ),
+    (
+        "confine.rs",
+        "keep_broker restrict_broker",
+        "processes first_ports",
+    ),
     (
         "confine.rs",
         "privileged_apart",
@@ -139,13 +147,13 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     (
         "process.rs",
-        "new empty spawn enter mount_files create_file mount_on_link drop_capabilities raise set set_for \
+        "new empty spawn enter mount_files create_file create_folder mount_on_link drop_capabilities raise set set_for \
          catch next next_within changed_child stop_like ignores_hang_up",
         "processes spawn",
     ),
     (
         "process/guard.rs",
-        "start watch receive identity kill_in",
+        "start watch reap receive identity kill_in",
         "processes guard, watchdog",
     ),
     ("socket/diag.rs", "open connections ended", "sockets"),

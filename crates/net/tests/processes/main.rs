@@ -62,11 +62,18 @@ const SCENARIOS: &[(&str, Work, After)] = &[
 ];
 
 /// Scenarios in which nothing fails.
-const UNDISTURBED: &[(&str, Work, After)] = &[(
-    "guard_of_a_namespace_that_is_gone",
-    guard_of_a_namespace_that_is_gone,
-    has_worked,
-)];
+const UNDISTURBED: &[(&str, Work, After)] = &[
+    (
+        "guard_of_a_namespace_that_is_gone",
+        guard_of_a_namespace_that_is_gone,
+        has_worked,
+    ),
+    (
+        "helpers_that_have_ended_are_reaped",
+        helpers_that_have_ended_are_reaped,
+        nothing,
+    ),
+];
 
 /// Calls that scenarios make for certain: they must have failed.
 const MUST_FAIL: &[(&str, &[c_long])] = &[
@@ -471,6 +478,18 @@ fn guard_of_a_namespace_that_is_gone(folder: &Path) -> bool {
     command.arg(worked(folder));
     let started = next.enter(|| command.spawn());
     assert!(started.unwrap().unwrap().id() > 0);
+    true
+}
+
+fn helpers_that_have_ended_are_reaped(_: &Path) -> bool {
+    let namespace = Namespace::create("guarded").unwrap();
+    let mut guard = Guard::start().unwrap();
+    guard.watch(&namespace).unwrap();
+    drop(guard);
+    let watchdog = Watchdog::start(|| unreachable!("it is dismissed"));
+    watchdog.unwrap().dismiss();
+    // wait(2) fails with ECHILD where there are no children, and a zombie is one.
+    assert!(changed_child().is_err());
     true
 }
 
