@@ -244,7 +244,7 @@ mod tests {
         let (listed, moved) = (at("b.seed-1"), at("moved"));
         fs::rename(&listed, &moved).unwrap();
         let missing = missing_runs(temp.path());
-        assert_eq!(missing, [listed.clone()]);
+        assert_eq!(missing, std::slice::from_ref(&listed));
         let words = missing_in_words(&missing).unwrap();
         assert!(words.contains("lists: `b.seed-1`;"), "{words}");
         fs::rename(&moved, &listed).unwrap();

@@ -161,7 +161,7 @@ struct DynamicLine {
     kind: String,
     proto: u8,
     ends: [End; 2],
-    name: u16,
+    name: u32,
 }
 
 impl DynamicLine {

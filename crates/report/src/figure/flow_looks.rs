@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_flows_of_several_runs_differ_in_their_dashes_which_the_legend_names() {
-        let report = of_flows(&[&["prague", "cubic", "flood"]; 3]);
+        let report = of_flows(&[&["prague", "cubic", "flood"][..]; 3]);
         // A run is a colour, and a step of seven colours is the next dash.
         assert_eq!(looks(&report), [0, 7, 14, 1, 8, 15, 2, 9, 16]);
         let expected = ["prague", "cubic", "flood"].map(str::to_owned);
@@ -198,7 +198,7 @@ mod tests {
         let flows = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
         // Eight dashes.
         assert_eq!(repeated(&of_flows(&[&flows[..8]; 2])), None);
-        let said = repeated(&of_flows(&[&flows; 2])).expect("the ninth looks like the first");
+        let said = repeated(&of_flows(&[&flows[..]; 2])).expect("the ninth looks like the first");
         assert!(
             said.starts_with("There are only 8 dashes for 9 flows"),
             "{said}"
