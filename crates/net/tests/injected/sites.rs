@@ -86,9 +86,9 @@ const SITES: &[(&str, &str, &str)] = &[
     ("port/packet/absence.rs", "look_for_it", "packet returns"),
     ("port/packet/inward.rs", "count_dropped", "packet"),
     ("port/packet/ring.rs", "open request", "packet"),
-    ("port/pcap.rs", "create create_capture", "pcap"),
+    ("port/pcap/create.rs", "create create_capture", "pcap"),
     (
-        "port/pcap.rs",
+        "port/pcap/create.rs",
         "append_privately",
         "(opens as create_capture does)",
     ),
