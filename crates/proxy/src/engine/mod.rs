@@ -396,6 +396,11 @@ impl Engine {
         Some((endpoint.snapshot(), endpoint.counters().retransmits))
     }
 
+    /// Returns whether connections have changed or datagrams have arrived since they were last taken.
+    pub fn has_news(&self) -> bool {
+        !self.changed.is_empty() || !self.datagrams.is_empty()
+    }
+
     /// Returns the connections that have changed since the last call.
     pub fn take_changed(&mut self) -> Vec<Id> {
         let changed = std::mem::take(&mut self.changed);
