@@ -28,7 +28,7 @@ use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Ticket, Watcher};
 use super::registry::{Kind, Playback, Role};
 use super::remedy::remedy;
-use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError};
 use interfaces::{Interfaces, MOST_NAMES};
 use message::{Writer, messages};
@@ -328,13 +328,16 @@ impl NfqueuePort {
 
     /// Stores one of the kernel's packets in the pool; returns `None` if there is no room.
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
-        let slot = if self.headers_only {
+        let payload = &packet.payload[..packet.payload.len().min(packet.length)];
+        // The kernel copies at most 65 531 bytes, whatever is asked for (`NFQNL_MAX_COPY_RANGE` in
+        // nfnetlink_queue.c).
+        let slot = if self.headers_only || payload.len() < packet.length {
             let slot = pool.allocate().ok_or(Loss::NoSlot)?;
-            pool.set_cut(slot, packet.payload, packet.length as u32);
+            let head = &payload[..payload.len().min(HEAD_LEN)];
+            pool.set_cut(slot, head, packet.length as u32);
             slot
         } else {
-            let length = packet.payload.len().min(packet.length);
-            pool.store(&packet.payload[..length])?
+            pool.store(payload)?
         };
         if !self.interfaces.is_empty() {
             let socket = self.group.sockets[self.own].as_fd();
