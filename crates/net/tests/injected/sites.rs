@@ -195,7 +195,7 @@ const SITES: &[(&str, &str, &str)] = &[
     ("sys/thread.rs", "set_timer_slack", "clock"),
     ("sys/thread.rs", "of_thread take", "cores"),
     ("sys/thread.rs", "take_short_turns", "waiter"),
-    ("sys/thread.rs", "all here", "(they make no call)"),
+    ("sys/thread.rs", "here", "(it makes no call)"),
     ("user.rs", "find take_over", "processes user"),
 ];
 
@@ -254,9 +254,6 @@ const HARMLESS: &[&str] = &[
     "sched_getcpu",
     "sched_yield",
     "sysconf",
-    "CPU_SET",
-    "CPU_ISSET",
-    "CPU_EQUAL",
     "sigemptyset",
     "sigaddset",
     "WEXITSTATUS",
