@@ -9,6 +9,8 @@
 //!
 //! The tests need root or its capabilities, and fail without them.
 
+#[path = "../processes/calls.rs"]
+mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod files;
