@@ -33,7 +33,8 @@ fn step(by_ns: i64) {
         tv_nsec: 0,
     };
     // SAFETY: there is room for a time.
-    assert_eq!(unsafe { true_time(libc::CLOCK_REALTIME, &mut now) }, 0);
+    let result = unsafe { true_time(libc::CLOCK_REALTIME, &mut now) };
+    assert_eq!(result, 0);
     steps.push((nanoseconds(&now), by_ns));
     drop(steps);
     IS_STEPPED.store(true, Ordering::SeqCst);
