@@ -22,7 +22,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-all test-accuracy test-programs test-kernels test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
+.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-all test-accuracy test-programs test-kernels test-errors test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -48,7 +48,7 @@ test-dist: dist ## run the packages in bare root file systems and in a new Pytho
 
 test: lint test-rust test-models test-golden test-claims test-contributing test-modules test-live test-links test-web test-python test-report test-exports test-docs test-action test-miri ## everything that CI runs: lint, unit, property, models, golden, claims, live, links, web, Python, report, exports, docs, action, Miri
 
-test-all: test test-dist test-agreement test-accuracy test-programs test-kernels ## everything that CI runs, and longer tests: packages, ten links, real programs, real kernels, a sweep of 1000 runs on every executor
+test-all: test test-dist test-agreement test-accuracy test-programs test-kernels test-errors ## everything that CI runs, and longer tests: packages, ten links, real programs, real kernels, all errors of system calls, a sweep of 1000 runs on every executor
 	$(VENV)/maturin develop -q --profile quick
 	$(VENV)/python bench/python/measure.py
 
@@ -77,6 +77,9 @@ test-modules: ## compile the modules of sdk/ with clang, rustc and Zig, and comp
 test-golden: $(WEB) ## simulate every scenario and compare the figures with scenarios/golden; also check optimised code
 	$(CARGO) test $(ALL) --test golden -q
 	$(CARGO) test --profile quick --locked -p sluice-sim --test network the_run_of_a_seed_is_what_it_was -q
+
+test-errors: $(WEB) ## let every system call of crates/net fail with each of six errors, and not with two of them as test-rust does (root)
+	SLUICE_EVERY_ERROR=1 $(CARGO) test $(ALL) --test injected --test processes -q
 
 test-kernels: $(WEB) ## replay traces and compare every packet with real kernels
 	$(DEBUG)

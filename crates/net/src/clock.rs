@@ -300,6 +300,34 @@ mod tests {
         }
     }
 
+    /// CLOCK_MONOTONIC stands still meanwhile, and CLOCK_REALTIME does not (clock_gettime(2)).
+    #[test]
+    fn stamps_around_a_suspend_get_the_instants_at_which_they_were_made() {
+        let mut stamps = Stamps::new(at(100 * SECOND, AHEAD));
+        // Eight hours, a millisecond after the last reading; a millisecond later, the clocks are read.
+        let woken = AHEAD + 8 * 3600 * SECOND;
+        stamps.note(at(100 * SECOND + 2_000_000, woken));
+        for before in [100 * SECOND, 100 * SECOND + 999_999] {
+            assert_eq!(stamps.monotonic_ns(before + AHEAD), before);
+        }
+        for after in [100 * SECOND + 1_000_001, 100 * SECOND + 2_000_000] {
+            assert_eq!(stamps.monotonic_ns(after + woken), after);
+        }
+    }
+
+    /// For a day, both clocks run slower by a second in 86 400, as NTP slews them (adjtimex(2)).
+    #[test]
+    fn a_smeared_leap_second_is_no_step() {
+        let slewed = |true_ns: u64| true_ns - true_ns / 86_400;
+        let mut stamps = Stamps::new(at(0, AHEAD));
+        for second in 1..=86_400 {
+            let (made, read) = (slewed(second * SECOND - 50_000), slewed(second * SECOND));
+            stamps.note(at(read, AHEAD));
+            assert!(stamps.past.is_none(), "a step after {second} s");
+            assert_eq!(stamps.monotonic_ns(made + AHEAD), made);
+        }
+    }
+
     #[test]
     fn no_stamp_is_later_than_the_last_reading() {
         let mut stamps = Stamps::new(at(100 * SECOND, AHEAD));

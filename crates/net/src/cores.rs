@@ -47,7 +47,7 @@ pub enum CoreError {
 /// Returns the cores that the calling thread may run on, in ascending order.
 ///
 /// # Errors
-/// The kernel knows more than 1024 cores.
+/// The kernel may have more than 8192 cores.
 pub fn allowed() -> Result<Vec<usize>, CoreError> {
     Ok(present()?.cores())
 }

@@ -197,6 +197,51 @@ fn a_slot_says_whether_it_holds_headers_only() {
     assert_eq!(seen, [(78, false), (1028, true)]);
 }
 
+/// The kernel copies at most 65 531 bytes of a packet (`NFQNL_MAX_COPY_RANGE` in nfnetlink_queue.c).
+#[test]
+fn a_packet_that_the_kernel_cannot_copy_whole_keeps_its_length() {
+    let (h2, _h3) = hosts();
+    let local = || UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    let (sender, receiver) = h2.enter(|| (local(), local())).unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let patience = Some(Duration::from_secs(10));
+    receiver.set_read_timeout(patience).unwrap();
+    let options = NfqueueOptions {
+        traffic: Some(Traffic {
+            hooks: vec![Hook::Output],
+            leaving: vec!["lo".to_owned()],
+            ..Traffic::default()
+        }),
+        ..NfqueueOptions::default()
+    };
+    let mut port = NfqueuePort::open(&h2, &options).unwrap();
+    let mut pool = pool();
+    // Headers of IPv4 and UDP are 28 bytes; the MTU of the loopback device is 65 536.
+    let mut buffer = vec![0; 65_536];
+    for (length, is_cut) in [(65_531, false), (65_532, true), (65_535, true)] {
+        let sent: Vec<u8> = (0..length - 28).map(|at| at as u8).collect();
+        sender.send(&sent).unwrap();
+        let before = port.counters().received_bytes;
+        let mut seen = Vec::new();
+        serve(&mut port, &mut pool, 5, |port, pool, slots| {
+            seen.extend(
+                slots
+                    .iter()
+                    .map(|slot| (pool.frame_len(*slot), pool.is_cut(*slot))),
+            );
+            port.transmit(pool, slots);
+            slots.clear();
+            !seen.is_empty()
+        });
+        assert_eq!(seen, [(length, is_cut)]);
+        assert_eq!(port.counters().received_bytes - before, length as u64);
+        // The kernel sends all of it.
+        let received = receiver.recv(&mut buffer).unwrap();
+        assert!(buffer[..received] == sent);
+    }
+    assert_eq!(pool.available(), 1024);
+}
+
 #[test]
 fn a_namespace_may_have_several_queues() {
     let (h2, h3) = hosts();

@@ -365,7 +365,8 @@ impl Server {
         let others = others.chain(self.hub.attempts.values().copied());
         let due = due.into_iter().chain(others).min();
         let mut timeout = is_draining.then_some(Duration::from_millis(5));
-        if !self.more.is_empty() {
+        // What has arrived in the last round of `settle` is not announced by another event.
+        if !self.more.is_empty() || self.hub.engine.has_news() {
             timeout = Some(Duration::ZERO);
         } else if let Some(due) = due {
             if self.clock.has_reached(due) {
@@ -625,3 +626,45 @@ const ROUNDS: usize = 64;
 const QUIET_ROUNDS: u32 = 3;
 /// The time within which the last bytes of programs must cross the link.
 const LINGER: Span = Span::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Target;
+    use crate::settings::{Listen, congestion_control};
+    use sluice_exec::link::LinkWords;
+
+    #[test]
+    fn what_has_arrived_after_the_last_round_waits_for_no_other_event() {
+        let settings = Settings {
+            link: LinkWords::default(),
+            congestion_control: congestion_control(None).unwrap(),
+            listen: vec![Listen {
+                address: None,
+                port: 0,
+            }],
+            maps: Vec::new(),
+            control: None,
+            token: None,
+            has_host: false,
+            max_late: None,
+            capture: None,
+            ending: Default::default(),
+        };
+        let mut server = Server::new(Proxy::open(settings).unwrap());
+        let name = "198.51.100.7:80";
+        server.hub.engine.open(&Target {
+            name: name.to_owned(),
+            address: name.parse().unwrap(),
+            host: 7,
+        });
+        // The link has no delay.
+        while !server.hub.engine.has_news() {
+            server.advance();
+        }
+        let mut events = Vec::with_capacity(256);
+        server.wait(&mut events, false);
+        // The next event would be the timer's, which repeats the SYN after 1 s (RFC 6298 section 2).
+        assert!(events.is_empty());
+    }
+}

@@ -1,7 +1,7 @@
 //! A module that was checked and compiled.
 
 use wasmi::{CompilationMode, Config, EnforcedLimits, Engine, ExternType, FuncType, ValType};
-use wasmparser::Validator;
+use wasmparser::{Parser, Payload, Validator};
 
 use sluice_core::Discipline;
 use sluice_core::param::{ParamError, Values};
@@ -131,8 +131,20 @@ fn config() -> Config {
 
 /// Checks the whole module before wasmi compiles a function of it. wasmi 2.0 checks while it compiles,
 /// and panics at some modules that are not valid: at operators behind the end of a function, and at a
-/// code section without functions.
+/// code section without functions. More functions than wasmi accepts are refused before all of them are
+/// read.
 fn validate(bytes: &[u8]) -> Result<(), String> {
+    let functions = Parser::new(0)
+        .parse_all(bytes)
+        .find_map(|payload| match payload {
+            Ok(Payload::FunctionSection(section)) => Some(section.count()),
+            _ => None,
+        });
+    if let Some(count) = functions.filter(|count| *count > MOST_FUNCTIONS) {
+        return Err(format!(
+            "it has {count} functions; a module can have at most {MOST_FUNCTIONS}"
+        ));
+    }
     let types = Validator::new().validate_all(bytes);
     types.map(drop).map_err(|error| error.to_string())
 }
@@ -223,3 +235,6 @@ fn show(func: &FuncType) -> String {
     };
     format!("({}) -> ({})", list(func.params()), list(func.results()))
 }
+
+/// Functions of a module: `max_functions` of [`EnforcedLimits::strict`].
+const MOST_FUNCTIONS: u32 = 10_000;

@@ -49,10 +49,12 @@ pub(crate) fn separated(bytes: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError
     };
     let mut content = Vec::with_capacity(range.len() + SAME.len() * places.len());
     number(bodies.len(), &mut content);
+    // Bodies and places are in the order of the module.
+    let mut places = places.into_iter().peekable();
     for body in bodies {
         let mut changed = Vec::with_capacity(body.len());
         let mut from = body.start;
-        for at in places.iter().copied().filter(|at| body.contains(at)) {
+        while let Some(at) = places.next_if(|at| *at < body.end) {
             changed.extend_from_slice(&bytes[from..at]);
             changed.extend_from_slice(SAME);
             from = at;
@@ -88,6 +90,7 @@ const SAME: &[u8] = &[0x41, 0x00, 0x72];
 #[cfg(test)]
 mod tests {
     use wasmi::{Engine, Linker, Module, Store};
+    use wasmparser::Validator;
 
     use super::*;
 
@@ -154,6 +157,29 @@ mod tests {
             }
         }
         assert!(wrong > 0, "wasmi has mended this: remove the detour");
+    }
+
+    #[test]
+    fn each_function_gets_the_instructions_before_its_own_selects() {
+        let select = "(drop (select (i32.const 1) (i32.const 2) (i32.eqz (local.get 0))))";
+        let two = select.repeat(2);
+        let bodies = ["", two.as_str(), "", select, ""];
+        let functions = bodies.map(|body| format!("(func (param i32) {body})"));
+        let original = wat::parse_str(format!("(module {})", functions.concat())).unwrap();
+        let separated = separated(&original).unwrap();
+        Validator::new().validate_all(&separated).unwrap();
+        let lengths = |module: &[u8]| -> Vec<usize> {
+            let payloads = Parser::new(0).parse_all(module);
+            let bodies = payloads.filter_map(|payload| match payload.unwrap() {
+                Payload::CodeSectionEntry(body) => Some(body.range().len()),
+                _ => None,
+            });
+            bodies.collect()
+        };
+        let lengths = lengths(&separated).into_iter().zip(lengths(&original));
+        let added: Vec<usize> = lengths.map(|(now, before)| now - before).collect();
+        // Three bytes for each select.
+        assert_eq!(added, [0, 6, 0, 3, 0]);
     }
 
     #[test]

@@ -61,6 +61,14 @@ fn is_stopped(queue: &dyn Discipline) -> bool {
 }
 
 #[test]
+fn a_module_with_more_than_10_000_functions_is_refused_before_they_are_read() {
+    // With `create`, there are 10 001.
+    let error = load(&module("abi 1", &"(func)".repeat(10_000))).unwrap_err();
+    let expected = "it has 10001 functions; a module can have at most 10000";
+    assert!(error.contains(expected), "{error}");
+}
+
+#[test]
 fn a_verdict_decides() {
     assert_eq!(pass(&hook("i32.const 0"), 3), (vec![0, 1, 2], false));
     assert_eq!(pass(&hook("i32.const 2"), 3), (vec![], false));

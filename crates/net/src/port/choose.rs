@@ -361,6 +361,40 @@ mod tests {
         }
     }
 
+    /// AF_XDP would take every frame of a card by which the machine itself is reached.
+    #[test]
+    fn a_card_with_an_address_of_the_machine_gets_no_xdp_port_unless_asked_for() {
+        let choice = |has_address, wants| {
+            let facts = Facts {
+                mtu: 1500,
+                offloads: Offloads::OFF,
+                queues: 1,
+                has_address,
+            };
+            choose_for(&facts, wants, None)
+        };
+        let xdp = &super::super::xdp::KIND;
+        assert_eq!(choice(false, None).kind.name, "xdp");
+        let declined = choice(true, None);
+        assert_eq!(declined.kind.name, "packet");
+        let why = "the interface has an address of this machine, which AF_XDP would cut off";
+        assert!(declined.reason.contains(why), "{}", declined.reason);
+        assert_eq!(choice(true, Some(xdp)).kind.name, "xdp");
+    }
+
+    #[test]
+    fn an_address_that_is_valid_beyond_the_link_is_one_of_the_machine() {
+        let Some(namespace) = super::super::live::wire() else {
+            return;
+        };
+        let has_address = || Facts::of(&namespace, "left", None).unwrap().has_address;
+        assert!(!has_address());
+        let address = "10.0.0.1".parse().unwrap();
+        let mut links = namespace.links().unwrap();
+        links.add_address("left", address, 24).unwrap();
+        assert!(has_address());
+    }
+
     /// [`choose_for`] has an answer for every interface.
     #[test]
     fn the_first_kind_declines_no_interface() {

@@ -28,9 +28,9 @@ use super::messages::{Messages, expected_after};
 use super::pool::{LARGE_LEN, Ticket, Watcher};
 use super::registry::{Kind, Playback, Role};
 use super::remedy::remedy;
-use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
 use crate::namespace::{Namespace, NamespaceError};
-use interfaces::Interfaces;
+use interfaces::{Interfaces, MOST_NAMES};
 use message::{Writer, messages};
 use packet::{Packet, mark_bytes};
 use sluice_core::Span;
@@ -50,8 +50,8 @@ pub struct NfqueueOptions {
     pub traffic: Option<Traffic>,
     /// The fate of packets when this process has died. Without `traffic` it has no effect.
     pub if_dead: IfDead,
-    /// The names of the interfaces that [`Pool::path`] refers to; without names, packets have no
-    /// path.
+    /// The names of the interfaces that [`Pool::path`] refers to, at most 65 535; without names, packets
+    /// have no path.
     pub interfaces: Vec<String>,
     /// Let super-packets through whole.
     pub offloads: bool,
@@ -105,6 +105,11 @@ pub enum NfqueueError {
         /// The number of queues.
         count: usize,
     },
+    /// Paths have no numbers for so many interfaces.
+    #[error(
+        "{0} interfaces were named for the paths of packets; at most {MOST_NAMES} can be told apart"
+    )]
+    Names(usize),
     /// The kernel refused a step.
     #[error("cannot {step} for queue {queues} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
@@ -187,6 +192,9 @@ impl NfqueuePort {
                 return Err(NfqueueError::Name(name.to_owned()));
             }
         }
+        if options.interfaces.len() > MOST_NAMES {
+            return Err(NfqueueError::Names(options.interfaces.len()));
+        }
         let queues = Queues::new(options.number, count).ok_or(NfqueueError::Queues {
             first: options.number,
             count,
@@ -223,7 +231,7 @@ impl NfqueuePort {
             group: Arc::clone(group),
             own,
             queues,
-            interfaces: Interfaces::new(options.interfaces.clone()),
+            interfaces: Interfaces::new(&options.interfaces),
             statistics: File::open("/proc/thread-self/net/netfilter/nfnetlink_queue").ok(),
             counted: [0; 2],
             name: format!("nfqueue {queues}"),
@@ -320,13 +328,16 @@ impl NfqueuePort {
 
     /// Stores one of the kernel's packets in the pool; returns `None` if there is no room.
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
-        let slot = if self.headers_only {
+        let payload = &packet.payload[..packet.payload.len().min(packet.length)];
+        // The kernel copies at most 65 531 bytes, whatever is asked for (`NFQNL_MAX_COPY_RANGE` in
+        // nfnetlink_queue.c).
+        let slot = if self.headers_only || payload.len() < packet.length {
             let slot = pool.allocate().ok_or(Loss::NoSlot)?;
-            pool.set_cut(slot, packet.payload, packet.length as u32);
+            let head = &payload[..payload.len().min(HEAD_LEN)];
+            pool.set_cut(slot, head, packet.length as u32);
             slot
         } else {
-            let length = packet.payload.len().min(packet.length);
-            pool.store(&packet.payload[..length])?
+            pool.store(payload)?
         };
         if !self.interfaces.is_empty() {
             let socket = self.group.sockets[self.own].as_fd();

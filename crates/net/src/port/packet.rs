@@ -209,7 +209,7 @@ impl PacketPort {
             switch(libc::PACKET_FANOUT, group.value(), "join the fanout group")?;
         }
         let promiscuity = match options.receives && options.promiscuous {
-            true => Promiscuity::ask_and_verify(&socket, namespace, interface, link.index),
+            true => Promiscuity::ask_in(&socket, namespace, interface, link.index),
             false => Promiscuity::NotAsked,
         };
         // Only now: a caller whose port was refused may go on to a namespace, which only a process of a

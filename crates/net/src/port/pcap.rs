@@ -21,9 +21,11 @@
 //! the file count as lost instead.
 
 mod behind;
+mod create;
 mod scan;
 mod spec;
 
+pub use create::{append_privately, create_capture};
 pub use scan::{PcapError, Scan};
 pub use spec::{PcapSpec, PcapSpecError, Speed, check_apart};
 
@@ -40,10 +42,8 @@ use scan::{open, read_error, scan};
 use sluice_core::{Span, Time};
 use sluice_wire::capture::{ReadError, Reader, Record, Writer, link_type};
 use sluice_wire::frame::{Checksums, Gather, Link, SuperPacket, VnetHeader, parse_head};
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -505,57 +505,6 @@ const BATCH: usize = 64;
 const MTU: u32 = 65_535;
 /// The longest frame that a slot with its large slot can hold.
 const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
-
-/// Creates the file of a capture. A device, a pipe and a descriptor of this process
-/// (`/dev/stdout`) are only opened. A new file is readable and writable by its owner alone: captured
-/// traffic is private.
-///
-/// # Errors
-/// The system's answer. A symbolic link, which may lead to another user's file, is not followed.
-pub fn create_capture(path: &Path) -> io::Result<File> {
-    create(path, File::options().write(true).truncate(true))
-}
-
-/// Like [`create_capture`], for a log: what the file has stays.
-///
-/// # Errors
-/// As [`create_capture`].
-pub fn append_privately(path: &Path) -> io::Result<File> {
-    create(path, File::options().append(true))
-}
-
-fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    let is_device = fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir());
-    if is_device || is_own_descriptor(path) {
-        // /dev/stdout is a symbolic link.
-        return File::options().write(true).open(path);
-    }
-    let created = options
-        .create(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW)
-        .open(path);
-    created.map_err(|error| match error.raw_os_error() {
-        // open(2): the answer for a link is that of too many links.
-        Some(libc::ELOOP) => io::Error::other("it is a symbolic link, which is not followed"),
-        _ => error,
-    })
-}
-
-/// Returns whether a path names an open file of this process, a link that no other user can
-/// redirect.
-fn is_own_descriptor(path: &Path) -> bool {
-    let is_number = |name: &std::ffi::OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
-    let folders = ["/dev/fd", "/proc/self/fd"].map(Path::new);
-    let is_numbered = path
-        .parent()
-        .is_some_and(|folder| folders.contains(&folder))
-        && path.file_name().is_some_and(is_number);
-    is_numbered
-        || ["/dev/stdout", "/dev/stderr"]
-            .map(Path::new)
-            .contains(&path)
-}
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@
 //! a socket's request when the socket is closed, however its process ends, and drops all requests
 //! when the interface is removed. See packet(7), `PACKET_ADD_MEMBERSHIP`.
 
-use crate::namespace::Namespace;
+use crate::namespace::{Interface, LinkError, Namespace};
 use crate::sys;
 use socket2::{Domain, Socket, Type};
 use std::fmt;
@@ -35,33 +35,31 @@ impl Promiscuity {
         }
     }
 
-    /// Requests promiscuous mode for the interface with this index, on behalf of a packet socket.
-    pub(super) fn ask(socket: &impl AsFd, index: u32) -> Promiscuity {
-        match join(socket, index) {
-            Ok(()) => Promiscuity::On,
+    /// Requests promiscuous mode for the interface with this index, on behalf of a packet socket, and
+    /// verifies that the interface reports it. `look` returns its present state.
+    pub(super) fn ask(
+        socket: &impl AsFd,
+        index: u32,
+        look: impl FnOnce() -> Result<Interface, LinkError>,
+    ) -> Promiscuity {
+        if let Err(error) = join(socket, index) {
+            return Promiscuity::Refused(error.to_string());
+        }
+        match look() {
+            Ok(link) if link.is_promiscuous => Promiscuity::On,
+            Ok(_) => Promiscuity::Refused("the interface is still not promiscuous".to_owned()),
             Err(error) => Promiscuity::Refused(error.to_string()),
         }
     }
 
-    /// Like [`Promiscuity::ask`], and verifies that the interface reports it.
-    pub(super) fn ask_and_verify(
+    /// Like [`Promiscuity::ask`], with a connection of its own.
+    pub(super) fn ask_in(
         socket: &impl AsFd,
         namespace: &Namespace,
         interface: &str,
         index: u32,
     ) -> Promiscuity {
-        match Promiscuity::ask(socket, index) {
-            Promiscuity::On => {}
-            other => return other,
-        }
-        let seen = namespace
-            .links()
-            .and_then(|mut links| links.interface(interface));
-        match seen {
-            Ok(link) if link.is_promiscuous => Promiscuity::On,
-            Ok(_) => Promiscuity::Refused("the interface is still not promiscuous".to_owned()),
-            Err(error) => Promiscuity::Refused(error.to_string()),
-        }
+        Promiscuity::ask(socket, index, || namespace.links()?.interface(interface))
     }
 }
 
@@ -91,4 +89,47 @@ fn join(socket: &impl AsFd, index: u32) -> io::Result<()> {
     };
     let name = libc::PACKET_ADD_MEMBERSHIP;
     sys::set_option(socket, libc::SOL_PACKET, name, &request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::live;
+    use super::*;
+
+    #[test]
+    fn an_interface_that_does_not_report_the_mode_was_refused_it() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let index = |name| namespace.links().unwrap().interface(name).unwrap().index;
+        let (left, right) = (index("left"), index("right"));
+        let socket = socket(&namespace).unwrap();
+        let ask = |name, index| Promiscuity::ask_in(&socket, &namespace, name, index);
+        // The request is for the other end.
+        let still = ask("right", left);
+        let expected = "not promiscuous: the interface is still not promiscuous";
+        assert_eq!(
+            (still.is_on(), still.to_string().as_str()),
+            (Some(false), expected)
+        );
+        assert_eq!(ask("left", left), Promiscuity::On);
+        assert_eq!(ask("right", right), Promiscuity::On);
+    }
+
+    #[test]
+    fn a_refusal_has_the_kernels_reason() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let socket = socket(&namespace).unwrap();
+        // packet(7): there is no such interface.
+        let absent = Promiscuity::ask(&socket, 1_000_000, || unreachable!("it was refused"));
+        let error = io::Error::from_raw_os_error(libc::ENODEV);
+        assert_eq!(absent, Promiscuity::Refused(error.to_string()));
+        // The interface is gone when it is looked at.
+        let left = namespace.links().unwrap().interface("left").unwrap().index;
+        let gone = Promiscuity::ask_in(&socket, &namespace, "nosuch", left);
+        assert_eq!(gone.is_on(), Some(false));
+        assert!(gone.to_string().contains("nosuch"), "{gone}");
+    }
 }

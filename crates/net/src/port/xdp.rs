@@ -608,7 +608,7 @@ fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>,
     match promiscuous::socket(namespace) {
         Ok(socket) => {
             let promiscuity =
-                Promiscuity::ask_and_verify(&socket, namespace, &link.name, link.index);
+                Promiscuity::ask_in(&socket, namespace, &link.name, link.index);
             (Some(socket), promiscuity)
         }
         Err(error) => {

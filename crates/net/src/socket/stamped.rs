@@ -211,3 +211,40 @@ pub const BUFFER_LEN: usize = 128;
 /// Timestamps (16 + 48), an overflow count (16 + 8) and a traffic class (16 + 8), or timestamps and
 /// a `sock_extended_err` with an address (16 + 48), with room to spare.
 const CONTROL_LEN: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn the_ecn_field_is_unknown_if_the_kernel_cut_the_control_messages() {
+        let bind = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (sender, receiver) = (bind(), bind());
+        // ECT(0): RFC 3168 section 5.
+        sys::set_option(&sender, libc::IPPROTO_IP, libc::IP_TOS, &2i32).unwrap();
+        let socket = Socket::from(receiver.try_clone().unwrap());
+        let mut timed = TimedReceiver::new(&socket, true).unwrap();
+        let clock = Clock::start();
+        let mut receive = || {
+            sender
+                .send_to(b"hello", receiver.local_addr().unwrap())
+                .unwrap();
+            // Waits for it.
+            assert_eq!(receiver.peek(&mut [0; 8]).unwrap(), 5);
+            let mut arrivals = Vec::new();
+            let take = |bytes: &[u8], arrival: Arrival| {
+                assert_eq!(bytes, b"hello");
+                arrivals.push((arrival.ecn, arrival.length));
+            };
+            timed.receive(&socket, &clock, take).unwrap();
+            arrivals
+        };
+        assert_eq!(receive(), [(Some(2), 5)]);
+        // 32 bytes for the older kind of timestamp, 64 for timestamps, 32 for addresses: 128 of 128, and none
+        // for the traffic class after them (`ip_cmsg_recv_offset` in net/ipv4/ip_sockglue.c).
+        sys::set_option(&receiver, libc::SOL_SOCKET, libc::SO_TIMESTAMP, &1i32).unwrap();
+        sys::set_option(&receiver, libc::IPPROTO_IP, libc::IP_PKTINFO, &1i32).unwrap();
+        assert_eq!(receive(), [(None, 5)]);
+    }
+}

@@ -83,34 +83,33 @@ pub(crate) fn take_short_turns(slice_ns: u64) -> io::Result<()> {
     present.ordinary(slice_ns).take()
 }
 
-/// The cores that a thread may run on.
-#[derive(Clone, Copy)]
-pub(crate) struct Affinity(libc::cpu_set_t);
+/// The cores that a thread may run on. The C library's `cpu_set_t` has 1024 bits, and the kernel answers with
+/// EINVAL if it may have more cores than that (sched_getaffinity(2)).
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct Affinity([libc::c_ulong; MOST_CORES / WORD]);
 
 impl Affinity {
     /// Returns the cores of the calling thread.
     pub(crate) fn of_thread() -> io::Result<Affinity> {
         let mut set = Affinity::on(&[]);
-        // SAFETY: `set` is a valid place for this number of bytes; thread 0 is the calling one.
-        check(unsafe { libc::sched_getaffinity(0, size_of_val(&set.0), &mut set.0) })?;
+        let (place, size) = (set.0.as_mut_ptr().cast(), size_of_val(&set.0));
+        // SAFETY: `place` is valid for writing `size` bytes; thread 0 is the calling one.
+        check(unsafe { libc::sched_getaffinity(0, size, place) })?;
         Ok(set)
     }
 
     /// Creates a set of these cores.
     pub(crate) fn on(cores: &[usize]) -> Affinity {
-        // SAFETY: all-zero bytes are a valid, empty set.
-        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        let mut set = Affinity([0; MOST_CORES / WORD]);
         for core in cores {
-            // SAFETY: the macro indexes the set's array, which panics out of bounds.
-            unsafe { libc::CPU_SET(*core, &mut set) };
+            set.0[core / WORD] |= 1 << (core % WORD);
         }
-        Affinity(set)
+        set
     }
 
     /// Every core: the kernel leaves out those that the process may not use.
-    pub(crate) fn all() -> Affinity {
-        let cores: Vec<usize> = (0..MOST_CORES).collect();
-        Affinity::on(&cores)
+    pub(crate) const fn all() -> Affinity {
+        Affinity([libc::c_ulong::MAX; MOST_CORES / WORD])
     }
 
     /// Returns the core that the calling thread runs on, if the kernel reports it.
@@ -123,22 +122,15 @@ impl Affinity {
 
     /// Returns the cores in ascending order.
     pub(crate) fn cores(&self) -> Vec<usize> {
-        // SAFETY: the macro accesses only bits inside the set.
-        let is_in = |core: &usize| unsafe { libc::CPU_ISSET(*core, &self.0) };
+        let is_in = |core: &usize| (self.0[core / WORD] >> (core % WORD)) & 1 == 1;
         (0..MOST_CORES).filter(is_in).collect()
     }
 
     /// Restricts the calling thread to these cores.
     pub(crate) fn take(&self) -> io::Result<()> {
-        // SAFETY: the set is valid for reading this number of bytes; thread 0 is the calling one.
-        check(unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) }).map(drop)
-    }
-}
-
-impl PartialEq for Affinity {
-    fn eq(&self, other: &Affinity) -> bool {
-        // SAFETY: the macro compares two sets.
-        unsafe { libc::CPU_EQUAL(&self.0, &other.0) }
+        let (set, size) = (self.0.as_ptr().cast(), size_of_val(&self.0));
+        // SAFETY: `set` is valid for reading `size` bytes; thread 0 is the calling one.
+        check(unsafe { libc::sched_setaffinity(0, size, set) }).map(drop)
     }
 }
 
@@ -161,5 +153,23 @@ pub(crate) fn yield_core() {
     unsafe { libc::sched_yield() };
 }
 
-/// Bits of a `cpu_set_t`.
-const MOST_CORES: usize = libc::CPU_SETSIZE as usize;
+/// The most cores that Linux can be built for (`NR_CPUS` in arch/x86/Kconfig; other architectures have fewer, or
+/// as many).
+const MOST_CORES: usize = 8192;
+const WORD: usize = libc::c_ulong::BITS as usize;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_room_for_every_core_of_a_large_machine() {
+        let cores = [0, 63, 64, 1023, 1024, 8191];
+        assert_eq!(Affinity::on(&cores).cores(), cores);
+        assert!(Affinity::all().cores().into_iter().eq(0..8192));
+        let present = Affinity::of_thread().unwrap();
+        assert!(present == Affinity::on(&present.cores()));
+        present.take().unwrap();
+        assert!(Affinity::of_thread().unwrap() == present);
+    }
+}

@@ -99,7 +99,7 @@ fn keep_lines() {
 }
 
 /// Returns whether the present call is to fail.
-fn is_due(name: &'static str) -> bool {
+pub fn is_due(name: &'static str) -> bool {
     if !IS_ARMED.load(Ordering::SeqCst) || is_harness() {
         return false;
     }
@@ -116,7 +116,7 @@ fn is_due(name: &'static str) -> bool {
 }
 
 /// Returns the address of the C library's function.
-fn real(place: &OnceLock<usize>, name: &CStr) -> usize {
+pub fn real(place: &OnceLock<usize>, name: &CStr) -> usize {
     *place.get_or_init(|| {
         // SAFETY: the name ends with a zero byte.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
@@ -182,8 +182,6 @@ interpose! {
         as unsafe extern "C" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int, when true;
     Minus fn sendmmsg(a: c_int, b: *mut mmsghdr, c: c_uint, d: c_int) -> c_int
         as unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int, when true;
-    Minus fn recvmmsg(a: c_int, b: *mut mmsghdr, c: c_uint, d: c_int, e: *mut timespec) -> c_int
-        as unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int, when true;
     Minus fn sendto(a: c_int, b: *const c_void, c: size_t, d: c_int, e: *const sockaddr, f: socklen_t) -> ssize_t
         as unsafe extern "C" fn(c_int, *const c_void, size_t, c_int, *const sockaddr, socklen_t) -> ssize_t,
         when true;

@@ -4,10 +4,13 @@
 //! and each time another of its calls fails. Whatever fails: nothing panics or hangs, a port that cannot be
 //! opened says why, every slot returns, every frame that was to be sent is counted, no descriptor
 //! stays open, and afterwards the port works. The same holds for the rest of the crate that end hosts
-//! and set-ups use. [`sites`] lists all functions that make system calls, and the test of each.
+//! and set-ups use. [`sites`] lists all functions that make system calls, and the test of each. [`steps`] steps
+//! the clock of the kernel's stamps instead.
 //!
 //! The tests need root or its capabilities, and fail without them.
 
+#[path = "../processes/calls.rs"]
+mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod files;
@@ -17,6 +20,7 @@ mod loops;
 mod parts;
 mod returns;
 mod sites;
+mod steps;
 
 use std::ffi::c_int;
 use std::fmt::Display;

@@ -9,6 +9,7 @@
 //! Several functions want to be called by a process with a single thread, so this file is a separate
 //! program, which executes itself. It needs root.
 
+mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod notify;
@@ -27,6 +28,7 @@ use std::sync::Mutex;
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
+use calls::CALLS_OF;
 use notify::{count_from_here, exempt};
 use sluice_net::Clock;
 use sluice_net::confine::{Confinement, User, confine, keep_broker};
@@ -73,55 +75,6 @@ const UNDISTURBED: &[(&str, Work, After)] = &[
         helpers_that_have_ended_are_reaped,
         nothing,
     ),
-];
-
-/// Calls that scenarios make for certain: they must have failed.
-const MUST_FAIL: &[(&str, &[c_long])] = &[
-    (
-        "guardian",
-        &[libc::SYS_pipe2, libc::SYS_clone, libc::SYS_sendto],
-    ),
-    (
-        "contained",
-        &[libc::SYS_unshare, libc::SYS_setsid, libc::SYS_clone3],
-    ),
-    (
-        "spawn",
-        &[libc::SYS_setns, libc::SYS_mount, libc::SYS_execve],
-    ),
-    (
-        "confine",
-        &[
-            libc::SYS_prctl,
-            libc::SYS_capget,
-            libc::SYS_capset,
-            libc::SYS_seccomp,
-        ],
-    ),
-    (
-        "user",
-        &[
-            libc::SYS_openat,
-            libc::SYS_setgroups,
-            libc::SYS_setresgid,
-            libc::SYS_setresuid,
-        ],
-    ),
-    (
-        "namespace_of_users",
-        &[
-            libc::SYS_capget,
-            libc::SYS_clone,
-            libc::SYS_unshare,
-            libc::SYS_write,
-            libc::SYS_mount,
-        ],
-    ),
-    (
-        "namespace_as_self",
-        &[libc::SYS_unshare, libc::SYS_write, libc::SYS_setns],
-    ),
-    ("first_ports", &[libc::SYS_clone3, libc::SYS_timerfd_create]),
 ];
 
 /// What must hold when all processes have ended: given the folder, and whether the scenario succeeded.
@@ -185,12 +138,13 @@ fn exhaust(name: &str, after: After) {
     });
     let failed = failed.into_inner().unwrap();
     eprintln!("{name}: calls that failed, by number: {failed:?}");
-    let must = MUST_FAIL.iter().find(|(scenario, _)| *scenario == name);
-    for call in must.map_or(&[][..], |(_, calls)| calls) {
-        assert!(
-            failed.contains_key(call),
-            "{name}: call {call} has not failed"
-        );
+    for (_, file, functions, calls) in CALLS_OF.iter().filter(|row| row.0 == name) {
+        for call in *calls {
+            assert!(
+                failed.contains_key(call),
+                "{name}: call {call} of {file} ({functions}) has not failed"
+            );
+        }
     }
 }
 

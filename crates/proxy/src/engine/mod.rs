@@ -15,10 +15,10 @@ mod parcels;
 mod sending;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
-use sluice_core::{DropReason, Packet, Rng, Sink as _, Time};
+use sluice_core::{DropReason, Packet, Rng, Sink as _, Span, Time};
 use sluice_exec::Frames;
 use sluice_scenario::{Direction, Link};
 use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot};
@@ -124,6 +124,9 @@ pub struct Engine {
     free: Vec<u32>,
     opened: u32,
     timers: BTreeSet<(Time, u32, Side)>,
+    /// Connections that both ends have left, and when they are forgotten if no end has anything to send. In
+    /// the order of these times.
+    leaving: VecDeque<(Time, Id)>,
     clock: Time,
     config: Config,
     changed: Vec<Id>,
@@ -156,6 +159,7 @@ impl Engine {
             free: Vec::new(),
             opened: 0,
             timers: BTreeSet::new(),
+            leaving: VecDeque::new(),
             clock: Time::ZERO,
             config: Config {
                 reading: Reading::Allowed,
@@ -179,8 +183,9 @@ impl Engine {
             .flatten()
             .filter_map(DirectedLink::next_wake);
         let timer = self.timers.first().map(|(at, ..)| *at);
+        let leaving = self.leaving.front().map(|(at, _)| *at);
         let sample = self.watch.iter().map(|watch| watch.sample_at);
-        ways.chain(timer).chain(sample).min()
+        ways.chain(timer).chain(leaving).chain(sample).min()
     }
 
     /// Handles all events up to `now`. Calls `on_departure` with the due time of every packet that
@@ -244,6 +249,14 @@ impl Engine {
             end.timer = None;
             end.endpoint.handle_timeout(self.clock);
             self.transmit(id, side);
+            self.forget_if_over(id);
+        }
+        while let Some((at, id)) = self.leaving.front().copied() {
+            if at > self.clock {
+                break;
+            }
+            self.leaving.pop_front();
+            self.forget_if_silent(id);
         }
     }
 
@@ -382,11 +395,18 @@ impl Engine {
     }
 
     /// Records that `side` is no longer used. A connection that both ends have left is forgotten
-    /// once everything has been acknowledged or a reset has ended it.
+    /// once everything has been acknowledged or a reset has ended it, or when no end has had anything to
+    /// send for a minute.
     pub fn leave(&mut self, id: Id, side: Side) {
-        if let Some(pair) = self.pair_mut(id) {
-            pair.ends[side.index()].is_left = true;
-            self.forget_if_over(id);
+        let Some(pair) = self.pair_mut(id) else {
+            return;
+        };
+        let was_left = std::mem::replace(&mut pair.ends[side.index()].is_left, true);
+        let are_all_left = pair.ends.iter().all(|end| end.is_left);
+        self.forget_if_over(id);
+        if !was_left && are_all_left && self.pair(id).is_some() {
+            let at = self.clock.saturating_add(FIN_WAIT);
+            self.leaving.push_back((at, id));
         }
     }
 
@@ -394,6 +414,11 @@ impl Engine {
     pub fn snapshot(&self, id: Id, side: Side) -> Option<(Snapshot, u64)> {
         let endpoint = &self.pair(id)?.ends[side.index()].endpoint;
         Some((endpoint.snapshot(), endpoint.counters().retransmits))
+    }
+
+    /// Returns whether connections have changed or datagrams have arrived since they were last taken.
+    pub fn has_news(&self) -> bool {
+        !self.changed.is_empty() || !self.datagrams.is_empty()
     }
 
     /// Returns the connections that have changed since the last call.
@@ -554,15 +579,37 @@ impl Engine {
 
     fn forget_if_over(&mut self, id: Id) {
         if self.pair(id).is_some_and(Pair::is_forgettable) {
-            for side in Side::BOTH {
-                self.stop_timer(id, side);
-            }
-            if let (Some(watch), Some(pair)) = (&mut self.watch, &mut self.pairs[id.index as usize])
-            {
-                watch.sample(pair, self.clock);
-            }
-            self.pairs[id.index as usize] = None;
-            self.free.push(id.index);
+            self.forget(id);
+        }
+    }
+
+    /// Forgets a connection that both ends have left, unless an end still repeats a packet. The last
+    /// packets of the other one were lost: its FIN or reset will never arrive.
+    fn forget_if_silent(&mut self, id: Id) {
+        let Some(pair) = self.pair(id) else {
+            return;
+        };
+        if pair.ends.iter().any(|end| end.timer.is_some()) {
+            let at = self.clock.saturating_add(FIN_WAIT);
+            self.leaving.push_back((at, id));
+        } else {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: Id) {
+        for side in Side::BOTH {
+            self.stop_timer(id, side);
+        }
+        if let (Some(watch), Some(pair)) = (&mut self.watch, &mut self.pairs[id.index as usize]) {
+            watch.sample(pair, self.clock);
+        }
+        self.pairs[id.index as usize] = None;
+        self.free.push(id.index);
+        while let Some((_, first)) = self.leaving.front()
+            && self.pair(*first).is_none()
+        {
+            self.leaving.pop_front();
         }
     }
 }
@@ -582,6 +629,8 @@ const LEAST_SEND_BUFFER: u64 = 256 << 10;
 const LARGEST_SEND_BUFFER: u64 = sluice_exec::LARGEST_BUFFER;
 /// The header of IPv6 is longer by 20 bytes.
 const IPV6_MORE: u32 = 20;
+/// The time for which an end that nobody uses waits for the other's FIN (Linux: `tcp_fin_timeout`).
+const FIN_WAIT: Span = Span::from_secs(60);
 
 #[cfg(test)]
 mod tests;

@@ -284,6 +284,47 @@ fn a_lost_reset_is_repeated_when_the_other_end_speaks() {
 }
 
 #[test]
+fn a_connection_is_forgotten_when_the_last_fin_is_lost() {
+    let mut world = World::new(&[("rtt", "10ms")]);
+    world.run_until(ms(100));
+    world.engine.close(world.id, Side::Near);
+    world.run_until(ms(200));
+    for side in Side::BOTH {
+        world.engine.set_cut(side, true);
+    }
+    world.engine.close(world.id, Side::Far);
+    for side in Side::BOTH {
+        world.engine.leave(world.id, side);
+    }
+    world.run_until(ms(60_200));
+    assert_eq!(world.engine.pairs.iter().flatten().count(), 1);
+    // The 16th timeout in a row is the last (Linux: `tcp_retries2`), and none is longer than two minutes
+    // (`TCP_RTO_MAX`). Whether an end still repeats its FIN is seen each minute: 33 minutes at most.
+    world.run_until(ms(33 * 60_000 + 200));
+    assert_eq!(world.engine.pairs.iter().flatten().count(), 0);
+    assert_eq!(world.engine.parcels.len(), 0);
+    assert_eq!(world.engine.next_due(), None, "an idle network sleeps");
+}
+
+#[test]
+fn a_connection_is_forgotten_when_the_last_reset_is_lost() {
+    let mut world = World::new(&[("rtt", "10ms")]);
+    world.run_until(ms(100));
+    world.engine.close(world.id, Side::Far);
+    world.engine.leave(world.id, Side::Far);
+    world.run_until(ms(200));
+    world.engine.set_cut(Side::Far, true);
+    world.engine.reset(world.id, Side::Near);
+    world.engine.leave(world.id, Side::Near);
+    // A minute after both ends have left.
+    world.run_until(ms(60_199));
+    assert_eq!(world.engine.pairs.iter().flatten().count(), 1);
+    world.run_until(ms(60_200));
+    assert_eq!(world.engine.pairs.iter().flatten().count(), 0);
+    assert_eq!(world.engine.next_due(), None, "an idle network sleeps");
+}
+
+#[test]
 fn a_link_that_is_cut_loses_everything_and_heals() {
     let mut world = World::new(&[("rtt", "20ms"), ("rate", "8Mbit/s")]);
     let sent = pattern(1_000_000, 3);

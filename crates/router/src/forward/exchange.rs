@@ -4,13 +4,14 @@
 //! A packet whose pipe belongs to another worker is copied into a bounded queue with one sender and
 //! one receiver, and from there into the receiver's packet memory. Neither side ever waits: a packet
 //! that finds the queue full is lost and counted ([`LostFrame::HandOver`](super::LostFrame)). The
-//! memory of the copies goes back to the sender, so that none is allocated in steady state.
+//! memory of the copies goes back to the sender, so that none is allocated in steady state. Of many
+//! workers, most exchange nothing: two of them have queues from their first packet on.
 //!
 //! A sender rings a receiver's bell once per turn, and only if the receiver sleeps.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use sluice_ipfw::Handed;
 use sluice_net::port::{Carried, Pool, Slot};
@@ -47,9 +48,10 @@ struct Parcel {
 }
 
 struct Outgoing {
-    parcels: SyncSender<Parcel>,
-    /// Memory that comes back.
-    returned: Receiver<Carried>,
+    offer: Arc<Offer>,
+    /// Packets that the queue has room for.
+    room: usize,
+    queues: Option<Sending>,
     spare: Vec<Carried>,
     /// Bytes of memory on their way.
     lent: usize,
@@ -59,12 +61,29 @@ struct Outgoing {
     has_news: bool,
 }
 
+/// The sender's ends of the queues.
+struct Sending {
+    parcels: SyncSender<Parcel>,
+    /// Memory that comes back.
+    returned: Receiver<Carried>,
+}
+
 struct Incoming {
-    parcels: Receiver<Parcel>,
-    returns: SyncSender<Carried>,
+    offer: Arc<Offer>,
+    queues: Option<Receiving>,
     /// The next parcel, if it has been looked at.
     next: Option<Parcel>,
 }
+
+/// The receiver's ends of the queues.
+struct Receiving {
+    parcels: Receiver<Parcel>,
+    returns: SyncSender<Carried>,
+}
+
+/// The receiver's ends, on their way to it once the sender has created the queues. Only the receiver locks
+/// it.
+type Offer = OnceLock<Mutex<Option<Receiving>>>;
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,23 +113,27 @@ pub fn exchange(bells: Vec<WakeUp>) -> Vec<Exchange> {
         .collect();
     for from in 0..workers {
         for to in (0..workers).filter(|to| *to != from) {
-            let (parcels, arrive) = sync_channel(room);
-            // When the sender has looked for memory that comes back, there is none, and at most `room + 1`
-            // packets are on their way: the receiver has one of them. It may make room for one more.
-            let (returns, returned) = sync_channel(room + 2);
-            ends[from].outgoing[to] = Some(Outgoing {
-                parcels,
-                returned,
+            let offer = Arc::new(Offer::new());
+            let mut outgoing = Outgoing {
+                offer: Arc::clone(&offer),
+                room,
+                queues: None,
                 spare: Vec::new(),
                 lent: 0,
                 kept: 0,
                 has_news: false,
-            });
-            ends[to].incoming[from] = Some(Incoming {
-                parcels: arrive,
-                returns,
+            };
+            let mut incoming = Incoming {
+                offer,
+                queues: None,
                 next: None,
-            });
+            };
+            if workers <= MOST_AT_ONCE {
+                outgoing.queues();
+                incoming.queues();
+            }
+            ends[from].outgoing[to] = Some(outgoing);
+            ends[to].incoming[from] = Some(incoming);
         }
     }
     ends
@@ -122,7 +145,7 @@ impl Exchange {
     pub(super) fn send(&mut self, to: u32, errand: Errand, slot: Slot, pool: &Pool) -> bool {
         let way = self.outgoing[to as usize].as_mut();
         let way = way.expect("a worker keeps what is its own");
-        while let Ok(frame) = way.returned.try_recv() {
+        while let Some(frame) = way.returned() {
             way.lent -= frame.capacity();
             way.keep(frame, self.most_bytes);
         }
@@ -133,7 +156,7 @@ impl Exchange {
         way.kept -= frame.capacity();
         pool.carry(slot, &mut frame);
         let size = frame.capacity();
-        match way.parcels.try_send(Parcel { errand, frame }) {
+        match way.queues().parcels.try_send(Parcel { errand, frame }) {
             Ok(()) => {
                 way.lent += size;
                 way.has_news = true;
@@ -194,9 +217,9 @@ impl Exchange {
                 };
                 put(errand, &frame);
                 // Without a sender, it is freed.
-                let returned = way.returns.try_send(frame);
+                let returned = way.queues().map(|queues| queues.returns.try_send(frame));
                 debug_assert!(
-                    !matches!(returned, Err(TrySendError::Full(_))),
+                    !matches!(returned, Some(Err(TrySendError::Full(_)))),
                     "there is room for everything that was sent"
                 );
             }
@@ -205,15 +228,48 @@ impl Exchange {
 }
 
 impl Incoming {
+    /// Returns the queues from the sender, if it has created them.
+    fn queues(&mut self) -> Option<&Receiving> {
+        if self.queues.is_none() {
+            let offered = self.offer.get()?;
+            let mut offered = offered.lock().unwrap_or_else(PoisonError::into_inner);
+            self.queues = offered.take();
+        }
+        self.queues.as_ref()
+    }
+
     fn has_next(&mut self) -> bool {
         if self.next.is_none() {
-            self.next = self.parcels.try_recv().ok();
+            let queues = self.queues();
+            self.next = queues.and_then(|queues| queues.parcels.try_recv().ok());
         }
         self.next.is_some()
     }
 }
 
 impl Outgoing {
+    /// Returns the queues to the receiver. The first call creates them.
+    fn queues(&mut self) -> &Sending {
+        self.queues.get_or_insert_with(|| {
+            let (parcels, arrive) = sync_channel(self.room);
+            // When the sender has looked for memory that comes back, there is none, and at most `room + 1`
+            // packets are on their way: the receiver has one of them. It may make room for one more.
+            let (returns, returned) = sync_channel(self.room + 2);
+            let receiving = Receiving {
+                parcels: arrive,
+                returns,
+            };
+            let first = self.offer.set(Mutex::new(Some(receiving)));
+            debug_assert!(first.is_ok(), "queues are created once");
+            Sending { parcels, returned }
+        })
+    }
+
+    /// Returns memory that has come back.
+    fn returned(&self) -> Option<Carried> {
+        self.queues.as_ref()?.returned.try_recv().ok()
+    }
+
     /// Keeps memory for the next packet, up to a limit.
     fn keep(&mut self, frame: Carried, most_bytes: usize) {
         if self.kept < most_bytes {
@@ -233,3 +289,59 @@ const MOST_BYTES: usize = 16 << 20;
 const LEAST_BYTES: usize = 256 << 10;
 /// Packets that are received at one time from one worker.
 const BATCH: usize = 256;
+/// Of so many workers, each has queues to every other one from the start. An array for 546 packets, which is
+/// what each of 16 workers has from each other one, takes some tens of microseconds to create.
+const MOST_AT_ONCE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_net::port::PoolSize;
+    use sluice_wire::frame::VnetHeader;
+
+    fn ends(workers: usize) -> Vec<Exchange> {
+        let bell = || -> WakeUp { Box::new(|| {}) };
+        exchange((0..workers).map(|_| bell()).collect())
+    }
+
+    /// Returns the numbers of queues that senders and receivers have.
+    fn queues(ends: &[Exchange]) -> [usize; 2] {
+        let outgoing = ends.iter().flat_map(|end| end.outgoing.iter().flatten());
+        let incoming = ends.iter().flat_map(|end| end.incoming.iter().flatten());
+        [
+            outgoing.filter(|way| way.queues.is_some()).count(),
+            incoming.filter(|way| way.queues.is_some()).count(),
+        ]
+    }
+
+    #[test]
+    fn of_many_workers_those_that_exchange_packets_have_queues() {
+        let mut ends = ends(128);
+        assert_eq!(queues(&ends), [0, 0]);
+        let size = PoolSize { slots: 4, large: 1 };
+        let mut pool = Pool::new(size).unwrap();
+        let slot = pool.allocate().unwrap();
+        pool.room_mut(slot)[..3].copy_from_slice(b"abc");
+        pool.set_frame(slot, 3, VnetHeader::default());
+
+        assert!(ends[127].sleep(), "nothing is waiting");
+        ends[127].wake_up();
+        for _ in 0..3 {
+            assert!(ends[5].send(127, Errand::Arrived(0), slot, &pool));
+            assert!(!ends[127].sleep(), "a packet is waiting");
+            ends[127].wake_up();
+            let mut received = 0;
+            ends[127].receive(|_, _| received += 1);
+            assert_eq!(received, 1);
+            assert_eq!(queues(&ends), [1, 1]);
+        }
+        // The memory of one packet has come back each time.
+        let way = ends[5].outgoing[127].as_ref().unwrap();
+        assert!(way.returned().is_some() && way.returned().is_none() && way.spare.is_empty());
+    }
+
+    #[test]
+    fn few_workers_have_all_queues_from_the_start() {
+        assert_eq!(queues(&ends(3)), [6, 6]);
+    }
+}

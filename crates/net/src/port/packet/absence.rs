@@ -88,7 +88,8 @@ impl Search {
                 bind(segmenting, link.index, protocol(false)).ok()?;
             }
             bind(&self.socket, link.index, self.protocol).ok()?;
-            let ask = || Promiscuity::ask(&self.socket, link.index);
+            let look = || links.interface(&self.interface);
+            let ask = || Promiscuity::ask(&self.socket, link.index, look);
             promiscuity = self.is_promiscuous.then(ask);
         }
         let trains = (self.sends_trains && link.is_up)
@@ -238,9 +239,33 @@ mod tests {
             left.receive(&mut pool, &mut Vec::new());
             left.absence.is_none()
         });
+        assert_eq!(left.promiscuity(), Promiscuity::On);
         send_one(&mut left, &mut pool, &frame(3));
         assert_eq!(receive_one(&mut right), frame(3));
         left.release(&mut pool);
         assert_eq!(pool.available(), 64);
+    }
+
+    #[test]
+    fn a_port_whose_interface_returns_without_the_mode_says_so() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let size = PoolSize {
+            slots: 16,
+            large: 16,
+        };
+        let mut pool = Pool::new(size).unwrap();
+        let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+        assert_eq!(left.promiscuity(), Promiscuity::On);
+        let refused = Promiscuity::Refused("a test".to_owned());
+        let found = Found {
+            link: namespace.links().unwrap().interface("left").unwrap(),
+            promiscuity: Some(refused.clone()),
+            trains: None,
+            anew: None,
+        };
+        left.attach(found, true, &mut pool);
+        assert_eq!(left.promiscuity(), refused);
     }
 }

@@ -91,7 +91,8 @@ impl Search {
             .ok()?
             .ok()?;
         let socket = self.promiscuous.as_ref();
-        let promiscuity = socket.map(|socket| Promiscuity::ask(socket, link.index));
+        let look = || links.interface(&self.interface);
+        let promiscuity = socket.map(|socket| Promiscuity::ask(socket, link.index, look));
         // Its offloads may differ now.
         let trains = open_trains(&self.namespace, &link, self.options, connected.mode);
         Some(Found {

@@ -107,6 +107,13 @@ fn a_pipe_keeps_its_rate_while_the_clock_is_stepped() {
     }
 }
 
+/// CLOCK_REALTIME is eight hours ahead after each suspend, in which CLOCK_MONOTONIC stood still.
+#[test]
+fn a_pipe_keeps_its_rate_when_the_machine_was_suspended() {
+    let hours = 8 * 3600 * 1_000_000_000;
+    assert_eq!(dues_across_steps(hours), dues_across_steps(0));
+}
+
 /// As if the port had misread the clocks.
 #[test]
 fn an_arrival_to_come_is_one_of_now() {

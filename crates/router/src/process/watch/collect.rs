@@ -256,7 +256,16 @@ fn unix_ms() -> u64 {
 }
 
 fn per_second(count: u64, interval_ns: u64) -> u64 {
-    let scaled = u128::from(count) * 1_000_000_000 + u128::from(interval_ns) / 2;
+    rate(count.into(), interval_ns)
+}
+
+/// Returns the bits per second of so many bytes, whose bits may be more than 64 bits can count.
+fn bits_per_second(bytes: u64, interval_ns: u64) -> u64 {
+    rate(u128::from(bytes) * 8, interval_ns)
+}
+
+fn rate(count: u128, interval_ns: u64) -> u64 {
+    let scaled = count * 1_000_000_000 + u128::from(interval_ns) / 2;
     u64::try_from(scaled / u128::from(interval_ns)).unwrap_or(u64::MAX)
 }
 
@@ -265,8 +274,8 @@ fn traffic(row: &Traffic, interval_ns: u64) -> TrafficSample {
         .iter()
         .map(|reason| (reason.name().to_owned(), row.dropped(*reason)));
     TrafficSample {
-        arrived_bps: per_second(row.arrived_bytes * 8, interval_ns),
-        rate_bps: per_second(row.bytes * 8, interval_ns),
+        arrived_bps: bits_per_second(row.arrived_bytes, interval_ns),
+        rate_bps: bits_per_second(row.bytes, interval_ns),
         packets_per_s: per_second(row.packets, interval_ns),
         arrived_packets: row.arrived_packets,
         packets: row.packets,
@@ -385,11 +394,12 @@ fn ports(status: &Status, before: &Status, interval_ns: u64) -> Vec<PortSample> 
     let pairs = status.ports.iter().zip(&before.ports);
     let rows = pairs.map(|(now, old)| {
         let rate = |now: u64, old: u64| per_second(now.saturating_sub(old), interval_ns);
+        let bits = |now: u64, old: u64| bits_per_second(now.saturating_sub(old), interval_ns);
         let lost = |port: &PortStatus| port.lost.values().sum::<u64>();
         PortSample {
             name: now.name.clone(),
-            received_bps: rate(now.received_bytes * 8, old.received_bytes * 8),
-            sent_bps: rate(now.sent_bytes * 8, old.sent_bytes * 8),
+            received_bps: bits(now.received_bytes, old.received_bytes),
+            sent_bps: bits(now.sent_bytes, old.sent_bytes),
             received_per_s: rate(now.received, old.received),
             sent_per_s: rate(now.sent, old.sent),
             lost: lost(now).saturating_sub(lost(old)),
@@ -435,6 +445,23 @@ mod tests {
             wait: None,
             variables: Vec::new(),
         }
+    }
+
+    #[test]
+    fn a_port_has_a_rate_beyond_the_bytes_whose_bits_64_bits_can_count() {
+        let status = |received_bytes, sent_bytes| Status {
+            ports: vec![PortStatus {
+                received_bytes,
+                sent_bytes,
+                ..PortStatus::default()
+            }],
+            ..Status::default()
+        };
+        // 2^61 bytes are 2^64 bits. 1250 bytes are 10 000 bits, and 2000 are 16 000.
+        let before = status((1 << 61) - 1000, u64::MAX - 2000);
+        let now = status((1 << 61) + 250, u64::MAX);
+        let rows = ports(&now, &before, 1_000_000_000);
+        assert_eq!((rows[0].received_bps, rows[0].sent_bps), (10_000, 16_000));
     }
 
     #[test]

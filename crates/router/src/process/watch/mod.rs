@@ -169,13 +169,33 @@ impl Watcher {
         let first = state.latest.as_ref().map_or(0, |sample| sample.number);
         let thread = thread::Builder::new().name("watch".into());
         let spawned = thread.spawn(move || {
-            let refused = shared.watch(first).err();
-            let mut state = shared.lock();
-            (state.is_running, state.refused) = (false, refused);
-            shared.changed.notify_all();
+            let mut running = Running::new(shared);
+            running.refused = running.shared.watch(first).err();
         });
         state.is_running = spawned.is_ok();
         spawned.map(drop).map_err(|_| Refused::Busy)
+    }
+}
+
+/// The thread that takes samples. Notes its end, even if it panics.
+struct Running {
+    shared: Arc<Shared>,
+    refused: Option<Refused>,
+}
+
+impl Running {
+    fn new(shared: Arc<Shared>) -> Running {
+        // A thread that panics has no other answer.
+        let refused = Some(Refused::Late);
+        Running { shared, refused }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        (state.is_running, state.refused) = (false, self.refused);
+        self.shared.changed.notify_all();
     }
 }
 

@@ -5,6 +5,7 @@ use sluice_ipfw::{Direction, Firewall, Headers, NoFiles, Settings};
 
 use super::collect::Collector;
 use super::*;
+use crate::control::{Builder, inbox};
 use crate::forward::Lateness;
 
 /// An engine and the collector that watches it, in virtual time.
@@ -71,6 +72,20 @@ impl Bench {
 
 fn ms(ms: u64) -> Time {
     Time::ZERO + Span::from_ms(ms)
+}
+
+#[test]
+fn another_thread_takes_samples_when_one_has_panicked() {
+    let (_inbox, orders) = inbox(Builder::default()).unwrap();
+    let watcher = Watcher::new(orders);
+    watcher.0.lock().is_running = true;
+    let shared = Arc::clone(&watcher.0);
+    let thread = thread::spawn(move || {
+        let _running = Running::new(shared);
+        panic!("a defect");
+    });
+    assert!(thread.join().is_err());
+    assert!(!watcher.0.lock().is_running);
 }
 
 #[test]
