@@ -126,7 +126,12 @@ test("a router that was started again is noticed", () => {
 
 test("a change that was refused is not marked", () => {
   const done = { unix_ms: 1000, by: "uid 0", text: "pipe 1 config bw 1Mbit/s" };
-  const refused = { unix_ms: 2000, by: "uid 0", text: "pipe 1 config pie fq", refused: "unrecognised option" };
+  const refused = {
+    unix_ms: 2000,
+    by: "uid 0",
+    text: "pipe 1 config pie fq",
+    refused: "unrecognised option",
+  };
   assert.deepEqual(timesOf([done, refused, { ...done, unix_ms: 3000 }]), [1000, 3000]);
 });
 
