@@ -118,7 +118,7 @@ fn a_bell_is_silent_once_its_orders_are_taken() {
 }
 
 /// A loop that a sender has woken up and interrupted finds the descriptor readable once, and not until the
-/// sender goes on: with real-time priority on the sender's core it would never let it go on.
+/// sender goes on: with real-time priority on the sender's core that would never happen.
 #[test]
 fn a_sender_that_is_interrupted_does_not_keep_the_loop_awake() {
     model(|| {

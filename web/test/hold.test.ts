@@ -13,7 +13,7 @@ test("charts stay while a mouse moves over them, and 5 s longer, or until it lea
   assert.equal(hold.isHeld(10_001), false);
 });
 
-test("a tap holds the charts for 3 s, and not for ever", () => {
+test("a tap holds the charts for 3 s, and not forever", () => {
   const hold = new Hold();
   hold.touch("touch", 1000);
   // After a tap, the finger is gone.

@@ -314,7 +314,7 @@ async function checkReader(page, where) {
   most = 8;
 }
 
-/** A tap on a chart holds the charts for a moment, which the page says, and not for ever. */
+/** A tap on a chart holds the charts for a moment, which the page says, and not forever. */
 async function checkTap(page) {
   await page.dispatchEvent("#chart-rate .u-over", "pointerdown", { pointerType: "touch" });
   most = 1000;
@@ -329,7 +329,7 @@ async function checkLost(page, where) {
   // At this resolution, nothing else fetches it.
   await Promise.all([fetched(), page.click('button[data-value="5 min"]')]);
   const again = fetched();
-  // The samples begin anew, as those of a router that was started again.
+  // The samples begin again, as those of a router that was started again.
   const form = page.waitForResponse((answer) => answer.url().endsWith("/control"));
   for (const stream of streams) stream.end();
   await page.waitForSelector('#page > [role="alert"]', { state: "visible" });

@@ -481,7 +481,7 @@ fn the_page_shows_which_runs_are_done_and_running() {
     );
     assert!(get("/report/0").contains("<title>"));
     kill_process(Pid::from_child(&child), Signal::INT).expect("it runs");
-    // Who follows the runs is told that they are over, though the second one is not done.
+    // The page learns that the runs are over, though the second one is not done.
     loop {
         let state: Value = serde_json::from_str(&get("/runs")).expect("it is JSON");
         if state["is_over"] == true {

@@ -21,7 +21,7 @@ impl Clients {
     /// them apart, may take all places; so may those of a Unix socket.
     ///
     /// # Errors
-    /// The limit because of which there is no place.
+    /// The limit that leaves no place.
     pub fn admit(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Place, Why> {
         let address = address.filter(|address| !address.is_loopback());
         let mut clients = self.lock();

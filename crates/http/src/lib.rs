@@ -147,7 +147,7 @@ pub struct Server {
 /// What the threads share.
 struct Means {
     shown: Shown,
-    /// When the progress of runs was asked for the last time, and answered.
+    /// When the progress of runs was last requested and answered.
     asked: Mutex<Option<Instant>>,
     page: &'static str,
     access: Access,

@@ -424,7 +424,7 @@ const BROKER_CALLS: &[i64] = &[libc::SYS_setns, libc::SYS_bpf];
 ///
 /// - for network namespaces and interfaces: CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW;
 /// - for AF_XDP: CAP_BPF, CAP_PERFMON, and CAP_IPC_LOCK for the memory of packets;
-/// - for files and sockets that the operator named, whoever owns them, also where only root has space left:
+/// - for files and sockets that the operator named, of any owner, even where only root has space left:
 ///   CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_MAC_OVERRIDE, CAP_SYS_RESOURCE.
 const BROKER_KEEPS: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::NET_ADMIN)

@@ -49,7 +49,7 @@ const LOG_SPAN = 30_000;
 const REACH = 18;
 const MARK_SIZE = 4;
 const DROP_SIZE = 3.5;
-/** Marks, and drops, that are nearer to each other cannot be told apart, in CSS pixels. */
+/** Marks, and drops, that are nearer to each other look the same, in CSS pixels. */
 const SIGNAL_PLACE = 2;
 /** Glyphs of a path: the time to stroke one grows faster than its length. */
 const MOST_GLYPHS = 256;

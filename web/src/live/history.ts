@@ -9,7 +9,7 @@ export class History {
   private since: Sample[] = [];
 
   /**
-   * Replaces the past by an answer, and adds the samples that came since it was asked for. Returns whether it
+   * Replaces the past by an answer, and adds the samples that came since it was requested. Returns whether it
    * did; a later request ends an earlier one.
    */
   async fetch(ask: (signal: AbortSignal) => Promise<Past>): Promise<boolean> {

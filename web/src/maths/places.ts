@@ -1,4 +1,4 @@
-/** The places of a drawing. Points at the same place cannot be told apart, so one of them is enough. */
+/** The places of a drawing. Points at the same place look the same, so one of them is enough. */
 export class Places {
   private readonly columns: number;
   private readonly rows: number;

@@ -101,7 +101,7 @@ pub(super) fn resolve_algorithms(config: &Path, engine: &Settings) {
     }
 }
 
-/// Waits until a reload is asked for, and the pause after the last one is over. Returns false at the end of
+/// Waits until a reload is requested, and the pause after the last one is over. Returns false at the end of
 /// the router.
 fn asked_again(asked: &Receiver<()>, pause: Duration) -> bool {
     let end = Instant::now() + pause;

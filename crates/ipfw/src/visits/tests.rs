@@ -104,7 +104,7 @@ fn a_show_collects_its_objects_in_pieces() {
         assert!(visits <= 2 * 10, "{visits}");
         pieces += 1;
     }
-    // The last one visits flows, of which there are none.
+    // The last one visits flows, and there are none.
     assert_eq!(pieces, PIPES / 10 + 1);
     assert_eq!(survey.finish(), engine.command("sched show"));
 }

@@ -107,7 +107,7 @@ pub enum NfqueueError {
     },
     /// Paths have no numbers for so many interfaces.
     #[error(
-        "{0} interfaces were named for the paths of packets; at most {MOST_NAMES} can be told apart"
+        "{0} interfaces were named for the paths of packets; at most {MOST_NAMES} can be distinguished"
     )]
     Names(usize),
     /// The kernel refused a step.
@@ -329,7 +329,7 @@ impl NfqueuePort {
     /// Stores one of the kernel's packets in the pool; returns `None` if there is no room.
     fn store(&mut self, pool: &mut Pool, packet: &Packet<'_>) -> Result<Slot, Loss> {
         let payload = &packet.payload[..packet.payload.len().min(packet.length)];
-        // The kernel copies at most 65 531 bytes, whatever is asked for (`NFQNL_MAX_COPY_RANGE` in
+        // The kernel copies at most 65 531 bytes, whatever the request (`NFQNL_MAX_COPY_RANGE` in
         // nfnetlink_queue.c).
         let slot = if self.headers_only || payload.len() < packet.length {
             let slot = pool.allocate().ok_or(Loss::NoSlot)?;

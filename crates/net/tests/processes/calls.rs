@@ -1,7 +1,7 @@
 //! The functions of the crate whose calls fail in the scenarios, and calls that they make for certain.
 //!
 //! Each of these calls must have failed in the scenario. Functions of one scenario that make the same call
-//! are not told apart. `tests/injected/sites.rs` compares the list with that of all functions.
+//! are not distinguished. `tests/injected/sites.rs` compares the list with that of all functions.
 
 use std::ffi::c_long;
 

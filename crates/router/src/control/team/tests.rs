@@ -229,7 +229,7 @@ fn every_command_counts_once_also_a_refused_one_of_which_no_loop_learns() {
     });
 }
 
-/// 200 000 orders to three workers, of which each takes more than 5 us, take more than a second.
+/// 200 000 orders to three workers take more than 5 us each, and together more than a second.
 #[test]
 fn all_lines_of_a_text_have_one_time_limit() {
     with_workers("", [0; 3], |orders| {

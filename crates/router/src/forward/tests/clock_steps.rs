@@ -107,7 +107,7 @@ fn a_pipe_keeps_its_rate_while_the_clock_is_stepped() {
     }
 }
 
-/// CLOCK_REALTIME is eight hours ahead after each suspend, in which CLOCK_MONOTONIC stood still.
+/// CLOCK_REALTIME is eight hours ahead after each suspend, during which CLOCK_MONOTONIC did not advance.
 #[test]
 fn a_pipe_keeps_its_rate_when_the_machine_was_suspended() {
     let hours = 8 * 3600 * 1_000_000_000;

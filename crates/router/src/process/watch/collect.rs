@@ -259,7 +259,7 @@ fn per_second(count: u64, interval_ns: u64) -> u64 {
     rate(count.into(), interval_ns)
 }
 
-/// Returns the bits per second of so many bytes, whose bits may be more than 64 bits can count.
+/// Returns the bits per second of `bytes`, whose bits may be more than 64 bits can count.
 fn bits_per_second(bytes: u64, interval_ns: u64) -> u64 {
     rate(u128::from(bytes) * 8, interval_ns)
 }
