@@ -49,6 +49,7 @@ pub(crate) use table::{ShowKinds, ShowValues};
 
 use crate::words::parser::Parser;
 use crate::words::token;
+pub use crate::words::token::MOST_BYTES;
 
 /// A parsed line.
 #[derive(Clone, Debug)]
@@ -81,9 +82,6 @@ pub fn parse(text: &str, number: u32, compat: bool) -> Result<Line, CommandError
     parse_with(&Here, text, number, compat)
 }
 
-/// The most bytes of a command, without its comment. Packets wait for a command that a router executes, and
-/// this many bytes take a few milliseconds.
-pub const MOST_BYTES: usize = 64 << 10;
 /// That of the number and the set of a rule.
 const ROOM_FOR_NUMBERS: usize = 32;
 

@@ -224,6 +224,8 @@ const ELSEWHERE: &[&str] = &[
     " (did you mean `\0`?)",
     // An error, near a warning whose text comes from `variables.rs`.
     "\0: files include one another",
+    // The end of a line with more than a hundred warnings.
+    "\0 more warnings about this line are left out",
 ];
 
 #[test]

@@ -10,7 +10,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use sluice_core::param::Value;
@@ -46,7 +46,7 @@ pub enum ReplayRunError {
     },
     /// An algorithm of the run cannot be loaded.
     #[error(
-        "`{dir}` needs {queues} from the folder `{}`: {why}; put the file back there, or run the scenario again",
+        "`{dir}` needs {queues} from the folder `{}`: {why}; put the file back there, or into the present folder",
         folder.display()
     )]
     NotLoaded {
@@ -188,9 +188,10 @@ fn loaded(recording: &Recording) -> Result<(Scenario, Vec<String>), ReplayRunErr
     if queues.is_empty() {
         return Ok((scenario, Vec::new()));
     }
-    // Older programs recorded no folder.
+    // Older programs recorded no folder, and on another machine it may not be there.
     let folder = run.folder_of_algorithms.clone().unwrap_or_default();
     let loaded = scenario.load_algorithms(&folder);
+    let loaded = loaded.or_else(|why| scenario.load_algorithms(Path::new("")).map_err(|_| why));
     loaded.map_err(|why| ReplayRunError::NotLoaded {
         dir: recording.dir().display().to_string(),
         queues: queues

@@ -168,6 +168,8 @@ mod tests {
                 .sum()
         };
         let before = held(&firewall);
+        // The first packet of each pipe is on its link now.
+        let mut cx = Cx::new(Time::from_ns(1), &mut rng, &mut sink);
         let plain = "pipe 1 config bw 8Kbit/s";
         firewall.command(plain, &mut NoFiles, &mut cx).unwrap();
         let moved = std::iter::from_fn(|| firewall.take_handed()).count() as u32;

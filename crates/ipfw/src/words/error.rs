@@ -11,8 +11,7 @@ use std::fmt;
 use sluice_core::param::ParamError;
 
 use super::shell;
-use super::token::Position;
-use crate::grammar::MOST_BYTES;
+use super::token::{MOST_BYTES, Position};
 
 /// A refused command. It changed nothing.
 #[derive(Clone, Debug, PartialEq)]

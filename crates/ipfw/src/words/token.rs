@@ -5,6 +5,10 @@ use std::fmt;
 
 use sluice_core::link::text::without_mark;
 
+/// The most bytes of a command, without its comment. Packets wait for a command that a router executes, and
+/// this many bytes take a few milliseconds.
+pub const MOST_BYTES: usize = 64 << 10;
+
 /// The place of a word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {

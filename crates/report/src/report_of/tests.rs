@@ -277,7 +277,7 @@ fn boxes_are_those_of_all_repetitions_without_the_warm_up() {
     assert!(all.contains("quantiles of the repetitions"), "{all}");
     assert!(!all.contains("with seed 1"), "{all}");
     let one = drawn(report::FigureKind::Distribution);
-    assert!(one.contains("with seed 1 of 3"), "{one}");
+    assert!(one.contains("with seed 1, one of 3"), "{one}");
 }
 
 #[test]

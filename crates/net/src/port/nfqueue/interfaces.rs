@@ -166,7 +166,7 @@ mod tests {
         let own = Namespace::current().unwrap();
         let error = NfqueuePort::open(&own, &options).err().unwrap().to_string();
         let expected = "65536 interfaces were named for the paths of packets; at most 65535 can be \
-                        told apart";
+                        distinguished";
         assert_eq!(error, expected);
     }
 }
