@@ -55,7 +55,7 @@ test-all: test test-dist test-agreement test-accuracy test-programs test-kernels
 test-rust: $(WEB) ## unit, property and documentation tests
 	SLUICE_FUZZ_SECONDS=10 PROPTEST_RNG_SEED=$(SEED) $(CARGO) test $(ALL) -q
 
-soak: build ## disturb a router for SOAK=1h, check its books and its memory; artifacts/soak
+soak: build ## disturb a router for SOAK=1h, and a quarter more with steps of its clock, check books and memory; artifacts/soak
 	@scripts/setup.sh python
 	$(VENV)/python bench/forwarders/soak.py $(SLUICE) --time $(SOAK) -o artifacts/soak
 

@@ -5,14 +5,22 @@
 to this process and vanish with it. All the time, one host floods the other in bursts, and pings
 cross. Every few seconds something happens: an interface goes down, or is deleted and created again;
 the configuration is reloaded; a pipe gets another queue, AQM or scheduler; clients of the control
-socket misbehave. The clock is not set, since it belongs to the whole machine; `crates/router` has
-tests of clock steps.
+socket misbehave.
 
 At the end nothing is in transit, and these must hold: every frame that came in is counted once;
-every packet that was admitted left or was counted as lost; the last 100 pings are answered; the
-memory of the process has grown by less than 1 % between the second and the last tenth of the time,
-if that is at least half an hour.
-The folder gets `soak.json`, `soak.md` and `soak.png`.
+every packet that was admitted left or was counted as lost; every slot of the packet memory is free
+or kept by a port for a frame to come; the last 100 pings are answered; the memory of the process
+has grown by less than 1 % between the second and the last tenth of the time, if that is at least
+half an hour.
+
+With `packet` ports, the only ones whose stamps are readings of the system clock, a second router is
+disturbed for another quarter of the time. Its clock is also stepped, back and forth, by 5 ms to an
+hour: for this process alone, by a library (`clock_steps.c`, built with `cc`), because the clock is
+the machine's. After each step the pipes must pass packets as before. The library refuses the
+receive rings of `packet` ports, so this part covers the ports without them.
+
+The folder gets `soak.json`, `soak.md` and `soak.png`, and for the second router `steps.json`,
+`steps.md` and `steps.png`.
 """
 
 from __future__ import annotations
@@ -21,12 +29,14 @@ import argparse
 import contextlib
 import itertools
 import json
+import mmap
 import os
 import random
 import re
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -40,6 +50,14 @@ SOCKET = "/run/s"
 RULES = Path("/run/rules")
 AQMS = ["codel", "pie", "pi2", "cobalt", "blue", "queue 100", "red 0.002/20/60/0.1 queue 80"]
 SCHEDULERS = ["fifo", "rr", "wf2q+", "qfq", "prio", "fq_codel", "fq_pie", "cake", "dualpi2", "sfq"]
+# Slots that a `packet` port keeps ready for frames to come: a batch.
+KEPT = 32
+# A step takes effect later than it is announced, so that no reading in between misses it.
+NOTICE_NS = 5_000_000
+# Pipe 2 passes 20 Mbit/s of a flood whose packets have 680 bytes on average: 3600 packets a second.
+# While the pipes wait for a clock that was set back, next to none leave.
+LEAST_SENT = 500
+SECONDS_NS = [seconds * 1_000_000_000 for seconds in (1, 60, 3600)]
 # Causes for which a frame that came in is not admitted.
 NOT_ADMITTED = ["malformed", "no_exit", "tiny_segments", "evasive", "denied", "over_share"]
 FLOOD = """
@@ -73,15 +91,24 @@ def main() -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
-    soak = Soak(args.sluice, args.port, random.Random(args.seed))
-    soak.run(seconds_of(args.time))
-    failures = soak.failures()
-    report = soak.report(failures)
-    (args.out / "soak.json").write_text(json.dumps(report, indent=1) + "\n")
-    (args.out / "soak.md").write_text(page(report))
-    picture(soak.samples, soak.happened, args.out / "soak.png")
-    print(page(report))
-    return 1 if failures else 0
+    network, seconds = Network(), seconds_of(args.time)
+    network.aim(False)
+    rng = random.Random(args.seed)
+    parts: list[tuple[str, float, Clock | None]] = [("soak", seconds, None)]
+    if args.port == "packet":
+        parts.append(("steps", seconds / 4, Clock()))
+    has_failed = False
+    for name, length, clock in parts:
+        soak = Soak(args.sluice, args.port, rng, network, clock)
+        soak.run(length)
+        failures = soak.failures()
+        report = soak.report(failures)
+        (args.out / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n")
+        (args.out / f"{name}.md").write_text(page(report))
+        picture(soak.samples, soak.happened, args.out / f"{name}.png")
+        print(page(report), flush=True)
+        has_failed |= bool(failures)
+    return 1 if has_failed else 0
 
 
 def seconds_of(text: str) -> float:
@@ -92,19 +119,58 @@ def seconds_of(text: str) -> float:
     return float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
 
 
+class Clock:
+    """The system clock as one program sees it, which can be stepped (see `clock_steps.c`)."""
+
+    def __init__(self) -> None:
+        """Build the library, and create the file that it reads."""
+        source = Path(__file__).with_name("clock_steps.c")
+        self.library, path = Path("/run/clock_steps.so"), Path("/run/clock")
+        words = "cc -O2 -Wall -shared -fPIC -o".split()
+        try:
+            run([*words, str(self.library), str(source), "-ldl"])
+        except FileNotFoundError:
+            raise SystemExit("soak.py: cc is missing (gcc), which builds clock_steps.c") from None
+        path.write_bytes(bytes(1 << 20))
+        with path.open("r+b") as file:
+            self.page = mmap.mmap(file.fileno(), 0)
+        self.environment = {"LD_PRELOAD": str(self.library), "SOAK_CLOCK": str(path)}
+        self.sum_ns = 0
+
+    def step(self, by_ns: int) -> None:
+        """Step the clock, and wait until it is stepped."""
+        (count,) = struct.unpack_from("=q", self.page)
+        self.sum_ns += by_ns
+        at = time.clock_gettime_ns(time.CLOCK_REALTIME) + NOTICE_NS
+        struct.pack_into("=qq", self.page, 24 + 16 * count, at, self.sum_ns)
+        struct.pack_into("=q", self.page, 0, count + 1)
+        time.sleep(NOTICE_NS / 1e9)
+
+    def shifted(self) -> tuple[int, int]:
+        """Return how many readings of the clock and how many stamps were shifted."""
+        readings, stamps = struct.unpack_from("=qq", self.page, 8)
+        return readings, stamps
+
+
 class Soak:
     """A router, its network and what happens to them."""
 
-    def __init__(self, sluice: str, port: str, rng: random.Random) -> None:
+    def __init__(
+        self, sluice: str, port: str, rng: random.Random, network: Network, clock: Clock | None
+    ) -> None:
         """Start the router."""
-        self.sluice, self.rng = sluice, rng
-        self.network = Network()
-        self.network.aim(False)
+        self.sluice, self.port, self.rng = sluice, port, rng
+        self.network, self.clock = network, clock
+        # What was sent in the second after a step, if it was too little.
+        self.stalls: list[str] = []
         self.write_rules()
         ports = [f"{port}:{name}" for name in PORTS.values()]
         words = [sluice, "router", *ports, "--config", str(RULES), "--socket", SOCKET, "-q"]
         self.log = Path("/run/log").open("w+")
-        self.router = subprocess.Popen([*words, "--json"], stdout=subprocess.PIPE, stderr=self.log)
+        environment = {**os.environ, **(clock.environment if clock else {})}
+        self.router = subprocess.Popen(
+            [*words, "--json"], stdout=subprocess.PIPE, stderr=self.log, env=environment
+        )
         self.happened: list[tuple[float, str]] = []
         self.samples: list[dict[str, float]] = []
         self.start = time.monotonic()
@@ -128,8 +194,7 @@ class Soak:
         while time.monotonic() < self.start + seconds:
             self.sample()
             if self.flood is None or self.flood.poll() is not None:
-                words = ["-c", FLOOD, HOSTS["h3"], str(self.rng.choice((1, 2, 5)))]
-                self.flood = subprocess.Popen([*self.network.inside("h2"), sys.executable, *words])
+                self.flood = self.start_flood(self.rng.choice((1, 2, 5)))
             if time.monotonic() >= next_event:
                 self.disturb()
                 next_event = time.monotonic() + self.rng.uniform(1, 4)
@@ -146,10 +211,16 @@ class Soak:
         self.router.terminate()
         self.router.wait(timeout=10)
 
+    def start_flood(self, seconds: int) -> subprocess.Popen[bytes]:
+        """Let h2 flood h3."""
+        words = ["-c", FLOOD, HOSTS["h3"], str(seconds)]
+        return subprocess.Popen([*self.network.inside("h2"), sys.executable, *words])
+
     def disturb(self) -> None:
         """Let one thing happen."""
         links, queues = [self.flap, self.remake], [self.requeue, self.reschedule]
-        thing = self.rng.choice([*links, *queues, self.reload, self.misbehave])
+        things = [*links, *queues, self.reload, self.misbehave]
+        thing = self.rng.choice([*things, *([self.step_clock] * 3 if self.clock else [])])
         self.happened.append((time.monotonic() - self.start, thing.__name__))
         thing()
 
@@ -181,6 +252,21 @@ class Soak:
         """Load other rules."""
         self.write_rules()
         self.router.send_signal(signal.SIGHUP)
+
+    def step_clock(self) -> None:
+        """Step the clock of the router under a flood, and see what the pipes pass then."""
+        assert self.clock is not None
+        by_ns = self.rng.choice((-1, 1)) * self.rng.choice((5_000_000, *SECONDS_NS))
+        flood = self.start_flood(3)
+        time.sleep(0.5)
+        before = self.status()["sent"]
+        self.clock.step(by_ns)
+        time.sleep(1)
+        sent = self.status()["sent"] - before
+        if sent < LEAST_SENT:
+            self.stalls.append(f"{sent} packets were sent in the second after {by_ns / 1e9:g} s")
+        flood.kill()
+        flood.wait()
 
     def requeue(self) -> None:
         """Give the pipe another rate and another queue."""
@@ -305,6 +391,20 @@ class Soak:
             failures.append(
                 f"ports have sent {gone} packets less than they got, and do not say why"
             )
+        used = end["slots"] - end["free_slots"] - end["port_slots"]
+        if used != 0:
+            failures.append(
+                f"nothing is queued, but {used} of {end['slots']} slots are neither free nor kept "
+                "by a port"
+            )
+        if self.port == "packet" and end["port_slots"] > KEPT * len(end["ports"]):
+            failures.append(f"the ports keep {end['port_slots']} slots, more than {KEPT} each")
+        failures += self.stalls
+        if self.clock and 0 in self.clock.shifted():
+            failures.append(
+                "no reading of the clock, or no stamp, was shifted: is the command linked "
+                "statically?"
+            )
         if self.answered != 100:
             failures.append(f"{self.answered} of the last 100 pings are answered")
         # In the first minutes caches fill.
@@ -324,6 +424,7 @@ class Soak:
             "rss_kb": [self.samples[0]["rss_kb"], self.samples[-1]["rss_kb"]],
             "rss_growth": round(self.growth(), 5),
             "answered": self.answered,
+            "shifted": self.clock.shifted() if self.clock else None,
             "status": self.end,
             "failures": failures,
         }
@@ -334,6 +435,10 @@ def page(report: dict[str, Any]) -> str:
     status, happened = report["status"], report["happened"]
     ports = status["ports"]
     things = [f"{count} {thing}" for thing, count in sorted(happened.items())]
+    shifted = []
+    if report["shifted"]:
+        readings, stamps = report["shifted"]
+        shifted = [f"- Shifted by steps: {readings} readings of the clock, {stamps} stamps"]
     lines = [
         f"{report['seconds']} s on {report['machine']}.",
         "",
@@ -343,6 +448,9 @@ def page(report: dict[str, Any]) -> str:
         f"- Lost at ports: {[port['lost'] for port in ports]}",
         f"- Memory: {report['rss_kb'][0]:.0f} to {report['rss_kb'][1]:.0f} KB, "
         f"growth {report['rss_growth']:.2%}",
+        f"- Slots: {status['slots']}, of which {status['free_slots']} free, "
+        f"{status['port_slots']} kept by ports",
+        *shifted,
         f"- The last 100 pings: {report['answered']} answered",
         f"- {'Failed: ' + '; '.join(report['failures']) if report['failures'] else 'All holds.'}",
     ]

@@ -28,6 +28,10 @@ macro_rules! leave_to {
             self.$inner.release(pool);
         }
 
+        fn kept(&self) -> usize {
+            self.$inner.kept()
+        }
+
         fn looks_within(&self) -> Option<sluice_core::Span> {
             self.$inner.looks_within()
         }

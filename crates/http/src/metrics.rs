@@ -294,6 +294,15 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     });
     let guarded = status.fail_open.iter();
     let guarded = guarded.map(|is_guarded| (Vec::new(), i64::from(*is_guarded)));
+    let other = status.free_slots + status.port_slots;
+    let queued = status.slots.saturating_sub(other);
+    let slots = [
+        ("free", status.free_slots),
+        ("ports", status.port_slots),
+        ("queued", queued),
+    ];
+    let slots = slots.into_iter();
+    let slots = slots.map(|(state, n)| (vec![("state", state.to_owned())], n as i64));
     let drops = sample.objects.iter().flat_map(|object| {
         let rows = object.total_dropped.iter();
         rows.map(|(reason, count)| {
@@ -387,6 +396,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             "Whether the process of --fail-open watches the router: 1, or 0 if it has ended",
             None,
             Values::Gauge(guarded.collect()),
+        ),
+        (
+            "sluice_slots",
+            "Slots of the packet memory, by what they are used for",
+            None,
+            Values::Gauge(slots.collect()),
         ),
         (
             "sluice_admitted_packets",

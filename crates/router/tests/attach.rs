@@ -266,6 +266,47 @@ fn a_filter_of_addresses_keeps_from_a_port_that_does_not_ask_what_is_for_others(
 }
 
 #[test]
+fn a_slot_is_free_or_kept_by_a_port_or_holds_a_packet() {
+    let (host, middle) = network();
+    let mut hosts = host.links().unwrap();
+    hosts.add_address("eth0", HOST, 24).unwrap();
+    let mac = Mac([2, 0, 0, 0, 0, 2]);
+    hosts.add_neighbour("eth0", ROUTER, mac).unwrap();
+    for left in ["packet:em0", "xdp:em0"] {
+        let mut settings = settings(&middle, left, "packet:em1");
+        settings.engine.accepts_by_default = true;
+        // 128 bytes of IPv4 take a quarter of a second each.
+        let rules = "pipe 1 config bw 4Kbit/s\nadd pipe 1 udp from any to any in\n";
+        settings.commands = Some(rules.to_owned());
+        let router = Router::start(&settings).unwrap();
+        host.enter(|| {
+            let socket = UdpSocket::bind((HOST, 0)).unwrap();
+            for _ in 0..6 {
+                socket.send_to(&[0; 100], (ROUTER, 9)).unwrap();
+            }
+        })
+        .unwrap();
+        let (mut most, start) = (0, Instant::now());
+        loop {
+            let status = router.status().unwrap();
+            let inside = status.admitted - status.sent - status.dropped_total();
+            let used = status.slots - status.free_slots - status.port_slots;
+            assert_eq!(used, inside, "{left}: {status:?}");
+            most = most.max(inside);
+            if status.sent >= 6 {
+                assert!(status.port_slots > 0, "{left}: {status:?}");
+                break;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "{status:?}");
+            sleep(Duration::from_millis(5));
+        }
+        // The first one leaves after a quarter of a second.
+        assert!(most >= 4, "{left}: {most} packets were inside at once");
+        router.stop();
+    }
+}
+
+#[test]
 fn me_is_an_address_of_the_ports_also_one_that_came_later() {
     let (host, middle) = network();
     let mut links = middle.links().unwrap();

@@ -5,6 +5,9 @@
 //! root or its capabilities and fail without them. They run one at a time because they measure
 //! (`make test-live`).
 
+#[path = "bridge/pauses.rs"]
+mod pauses;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
@@ -12,6 +15,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
+use pauses::Witness;
 use sluice_core::{Rate, Span, Stop, Time};
 use sluice_load::ping::{Ping, PingReport, PingSample};
 use sluice_load::tcp::{TcpFlow, TcpReport, TcpSettings};
@@ -551,7 +555,7 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
     let start = network.soon();
     let udp = network.udp(CLIENT, start, Span::from_secs(6), 100, Spacing::Constant);
     sleep(Duration::from_millis(800));
-    let mut reloads = Vec::new();
+    let (witness, mut reloads) = (Witness::start(network.clock), Vec::new());
     for count in [49_998, 49_999, 50_000] {
         std::fs::write(&path, long_configuration(count)).unwrap();
         let router = network.router.as_ref().unwrap();
@@ -559,6 +563,7 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
         router.reload().unwrap();
         reloads.push((start, network.clock.now()));
     }
+    let pauses = witness.longest_in(&reloads);
     let counted = |network: &Network| {
         let shown = network.batch("table blocked info").stdout;
         let items = shown
@@ -579,7 +584,8 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
     let udp = udp.join().unwrap();
     let ways: Vec<Option<Span>> = reloads.iter().map(|&r| longest_way(&udp, r)).collect();
     eprintln!(
-        "{} packets, longest gap {}, longest ways during reloads {ways:?}",
+        "{} packets, longest gap {}, longest ways during reloads {ways:?}, longest pauses of the machine \
+         {pauses:?}",
         udp.sent,
         longest_gap(&udp)
     );
@@ -591,6 +597,12 @@ fn a_reload_of_50_000_lines_and_a_batch_of_20_000_lose_no_packet() {
     // moment not in all three.
     let is_short = |way: &Option<Span>| way.is_some_and(|way| way <= Span::from_ms(5));
     assert!(ways.iter().any(is_short), "{ways:?}");
+    // So the median is short, too, unless the machine paused: threads that sleep for half a millisecond are
+    // awake again within another one, if they get a core.
+    let is_paused = |pause: &Span| *pause >= Span::from_ms(2);
+    let explained = ways.iter().zip(&pauses);
+    let explained = explained.filter(|&(way, pause)| is_short(way) || is_paused(pause));
+    assert!(explained.count() >= 2, "{ways:?}, pauses {pauses:?}");
     // Rule 200 is the same in all configurations and keeps its count.
     let shown = network.batch("-a list 200").stdout;
     let count: u64 = shown.split_whitespace().nth(1).unwrap().parse().unwrap();

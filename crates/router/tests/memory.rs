@@ -4,11 +4,14 @@
 //! in its own namespace. The tests need root or its capabilities and fail without them. They run
 //! one at a time (`make test-live`).
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sluice_core::{Span, Stop};
 use sluice_load::ping::Ping;
 use sluice_net::Clock;
@@ -33,6 +36,11 @@ struct Network {
 
 impl Network {
     fn new(commands: &str) -> Network {
+        Network::with(commands, |_| {})
+    }
+
+    /// Starts a router with other settings.
+    fn with(commands: &str, change: impl FnOnce(&mut Settings)) -> Network {
         let privilege = Privilege::probe();
         assert_eq!(privilege, Privilege::Capable, "this live test {privilege}");
         let new = |name| {
@@ -73,6 +81,7 @@ impl Network {
         settings.namespace = Some(path_of(&middle));
         settings.config = Some(config);
         settings.engine.accepts_by_default = true;
+        change(&mut settings);
         let router = Router::start(&settings).unwrap();
         Network {
             flood,
@@ -107,8 +116,9 @@ fn spoofed(source: u32) -> Vec<u8> {
     frame
 }
 
-/// Sends packets from `sources` addresses, in turn, until `stop` is set.
-fn flood(namespace: &Namespace, sources: u32, stop: &AtomicBool) {
+/// Sends packets from `sources` addresses, in turn, until `stop` is set: 32 at a time, then it sleeps for
+/// `pause`.
+fn flood(namespace: &Namespace, sources: u32, pause: Duration, stop: &AtomicBool) {
     let mut port = PacketPort::open(namespace, "eth0", PacketOptions::default()).unwrap();
     let size = PoolSize {
         slots: 64,
@@ -128,20 +138,24 @@ fn flood(namespace: &Namespace, sources: u32, stop: &AtomicBool) {
         let batch: Vec<_> = batch.collect();
         let sent = port.transmit(&mut pool, &batch);
         batch[sent..].iter().for_each(|slot| pool.free(*slot));
-        // Both cores have other work, too.
-        std::thread::sleep(std::time::Duration::from_micros(200));
+        std::thread::sleep(pause);
     }
 }
 
-/// Floods the first bridge, and sends 1000 pings through the second. Returns the number of pings
-/// lost, and the router's status.
-fn pings_lost_beside(network: Network, sources: u32, full: u64) -> (usize, Status) {
+/// Floods the first bridge, and sends 1000 pings through the second as soon as `full` packets have come.
+/// Returns the number of pings lost, and the router's status.
+fn pings_lost_beside(
+    network: Network,
+    sources: u32,
+    pause: Duration,
+    full: u64,
+) -> (usize, Status) {
     let (clock, stop) = (Clock::start(), AtomicBool::new(false));
     let lost = std::thread::scope(|scope| {
-        scope.spawn(|| flood(&network.flood, sources, &stop));
+        scope.spawn(|| flood(&network.flood, sources, pause, &stop));
         // The pipes are to be full before the first ping.
         while network.router.status().unwrap().admitted < full {
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
         let start = clock.now() + Span::from_ms(300);
         let ping = Ping {
@@ -175,7 +189,8 @@ fn spoofed_sources_that_fill_masked_pipes_cost_another_bridge_nothing() {
         })
         .collect();
     for (commands, most) in [(one, 26_214), (&eight, 30_840)] {
-        let (lost, status) = pings_lost_beside(Network::new(commands), 1000, most - 1000);
+        let network = Network::new(commands);
+        let (lost, status) = pings_lost_beside(network, 1000, SHORT, most - 1000);
         assert_eq!(lost, 0, "{status}");
         let (over, limit, at) = if commands == one {
             (status.refused["pipe_share"], "pipe_share", "pipe 1")
@@ -189,3 +204,77 @@ fn spoofed_sources_that_fill_masked_pipes_cost_another_bridge_nothing() {
         }
     }
 }
+
+/// Four queues of 10 240 packets, the default of `fq_codel`, could hold 40 960 of the 32 768 packets for
+/// which there is memory. Each may hold four times what is free: 4 / 17 of the memory, 30 840 packets
+/// together.
+#[test]
+fn four_full_queues_cost_another_bridge_nothing() {
+    let commands: String = (0..4)
+        .map(|n| {
+            let number = n + 1;
+            format!(
+                "pipe {number} config bw 1Kbit/s\n\
+                 sched {number} config pipe {number} type fq_codel\n\
+                 queue {number} config sched {number}\n\
+                 add queue {number} ip from 10.66.0.{n} to any in\n"
+            )
+        })
+        .collect();
+    // 32 packets in 2.1 ms are 15 000 a second. A sleep takes a little longer than it should.
+    let pause = Duration::from_micros(2000);
+    let (lost, status) = pings_lost_beside(Network::new(&commands), 4, pause, 30_000);
+    assert_eq!(lost, 0, "{status}");
+    let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
+    let refused = count(&status.refused, "pipe_share") + count(&status.lost, "over_share");
+    assert!(refused > 1000, "{status}");
+    for port in &status.ports {
+        assert_eq!(port.lost.get("no_slot"), None, "{status}");
+    }
+}
+
+/// The number of bytes in a line of `/proc/self/status`.
+fn own(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// A pipe of `cake` takes some 130 KB (crates/ipfw/tests/budget.rs), so 300 000 sources ask for 39 GB.
+#[test]
+fn spoofed_sources_get_no_more_memory_than_a_router_may_give() {
+    let commands = "pipe 1 config bw 1Kbit/s\n\
+                    sched 1 config pipe 1 mask src-ip 0xffffffff type cake\n\
+                    queue 1 config sched 1\n\
+                    add queue 1 ip from 10.64.0.0/13 to any in\n";
+    let budget: u64 = 256 << 20;
+    // Slots of 2 KiB and large slots of 64 KiB.
+    let PoolSize { slots, large } = Settings::new("a".parse().unwrap(), "b".parse().unwrap()).pool;
+    let room = budget + 2048 * u64::from(slots) + 65_536 * u64::from(large);
+    // A process that wants more than twice as much gets none, and aborts.
+    let usual = getrlimit(Resource::Data);
+    let limit = Rlimit {
+        current: Some(own("VmData:") + 2 * room),
+        maximum: usual.maximum,
+    };
+    setrlimit(Resource::Data, limit).unwrap();
+    let network = Network::with(commands, |settings| settings.engine.dynamic_bytes = budget);
+    let (lost, status) = pings_lost_beside(network, 300_000, SHORT, 150_000);
+    setrlimit(Resource::Data, usual).unwrap();
+    // The peak of the whole process, with the sender.
+    let taken = own("VmHWM:");
+    eprintln!(
+        "{} packets, {lost} of 1000 pings lost, {} MiB taken of {}",
+        status.admitted,
+        taken >> 20,
+        room >> 20
+    );
+    assert!(taken < room * 11 / 10, "{taken} bytes of {room}: {status}");
+    // Some 2000 sources have a pipe at any time, for the 0.8 s of a packet of 100 bytes at least.
+    let refused = status.refused["dynamic_memory"];
+    assert!(refused > status.admitted / 2, "{status}");
+}
+
+/// Between two batches of a fast flood: both cores have other work, too.
+const SHORT: Duration = Duration::from_micros(200);

@@ -43,6 +43,8 @@ fn sample() -> Arc<Sample> {
     };
     sample.unlisted = 2;
     sample.status.logged = 4;
+    (sample.status.slots, sample.status.free_slots) = (32, 20);
+    sample.status.port_slots = 3;
     sample.status.fail_open = Some(false);
     sample.events = Some(6);
     sample.flow_export = Some(FlowExport {

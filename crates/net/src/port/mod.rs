@@ -96,6 +96,13 @@ pub trait Port: AsFd {
     /// Returns to the pool the slots that the port keeps for future frames.
     fn release(&mut self, pool: &mut Pool);
 
+    /// Returns the number of slots that the port keeps for future frames, or that it has lent to the
+    /// kernel. A port that takes a slot when a frame arrives, and frees it in [`Port::transmit`], keeps
+    /// none.
+    fn kept(&self) -> usize {
+        0
+    }
+
     /// Returns the time within which [`Port::receive`] must be called even if the port is not ready:
     /// because the port waits for its interface to come back, or because its descriptor does not
     /// report that the interface has gone.
@@ -143,6 +150,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn release(&mut self, pool: &mut Pool) {
         (**self).release(pool);
+    }
+
+    fn kept(&self) -> usize {
+        (**self).kept()
     }
 
     fn looks_within(&self) -> Option<Span> {

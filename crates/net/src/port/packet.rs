@@ -450,6 +450,10 @@ impl Port for PacketPort {
         self.inward.release(pool);
     }
 
+    fn kept(&self) -> usize {
+        self.inward.kept()
+    }
+
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None
     }

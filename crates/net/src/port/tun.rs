@@ -295,6 +295,10 @@ impl Port for TunPort {
         }
     }
 
+    fn kept(&self) -> usize {
+        usize::from(self.slot.is_some())
+    }
+
     fn has_waiting(&self) -> bool {
         false
     }

@@ -585,6 +585,11 @@ impl Port for XdpPort {
         self.ready = 0;
     }
 
+    fn kept(&self) -> usize {
+        let lent = self.lent.iter().filter(|lent| **lent != Lent::No);
+        lent.count()
+    }
+
     fn playback(&mut self) -> Option<&mut dyn Playback> {
         None
     }

@@ -499,6 +499,8 @@ impl Loop {
             ("call_loop", refusals.call_loop),
         ];
         let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
+        let pool = self.forwarder.pool();
+        let kept = self.forwarder.ports().iter().map(|port| port.kept() as u64);
         let mut status = Status {
             uptime_ns: self.clock.now().as_ns(),
             ports: ports.collect(),
@@ -510,11 +512,10 @@ impl Loop {
             dropped: dropped.filter_map(named).collect(),
             lost: lost.filter_map(named).collect(),
             refused: refused.into_iter().filter_map(named).collect(),
-            limits: limits::sizes(
-                self.forwarder.pool(),
-                lane.queueing().firewall(),
-                self.forwarder.ports(),
-            ),
+            slots: pool.size().slots.into(),
+            free_slots: pool.available() as u64,
+            port_slots: kept.sum(),
+            limits: limits::sizes(pool, lane.queueing().firewall(), self.forwarder.ports()),
             last_refused: limits::last_refused(lane.queueing().firewall(), counts, &self.choices),
             clients_refused: self.turned_away.counts(),
             damaged: counts.faulty().filter_map(named).collect(),

@@ -80,6 +80,16 @@ pub struct Status {
     /// Packets that workers have handed over to one another.
     #[serde(default)]
     pub handed_over: u64,
+    /// Slots of the packet memory: each frame or packet in the router occupies one.
+    #[serde(default)]
+    pub slots: u64,
+    /// Slots that are free.
+    #[serde(default)]
+    pub free_slots: u64,
+    /// Slots that ports keep for future frames, or have lent to the kernel. The other ones that are not
+    /// free hold packets in queues.
+    #[serde(default)]
+    pub port_slots: u64,
 }
 
 /// The part of one of several workers.
@@ -225,6 +235,9 @@ impl Status {
         self.bypassed += part.bypassed;
         self.sent += part.sent;
         self.handed_over += part.handed_over;
+        self.slots += part.slots;
+        self.free_slots += part.free_slots;
+        self.port_slots += part.port_slots;
         self.logged += part.logged;
         self.log_lost += part.log_lost;
         for (counts, more) in [

@@ -180,6 +180,11 @@ impl Inward {
             .for_each(|large| pool.free_large(large));
     }
 
+    /// Returns the number of slots that the port holds.
+    pub(super) fn kept(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Allocates slots for a whole batch from `pool`, as far as available.
     fn take_room(&mut self, pool: &mut Pool) {
         while self.slots.len() < self.most {
