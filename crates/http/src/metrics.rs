@@ -294,8 +294,8 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     });
     let guarded = status.fail_open.iter();
     let guarded = guarded.map(|is_guarded| (Vec::new(), i64::from(*is_guarded)));
-    let other = status.free_slots + status.port_slots;
-    let queued = status.slots.saturating_sub(other);
+    let not_queued = status.free_slots + status.port_slots;
+    let queued = status.slots.saturating_sub(not_queued);
     let slots = [
         ("free", status.free_slots),
         ("ports", status.port_slots),
