@@ -48,14 +48,16 @@ fn check_threads(process: u32, capabilities: &str) -> Vec<String> {
     tasks.flatten().filter_map(check).collect()
 }
 
-/// Checks the threads of a router until the expected ones are there. Returns the names of all.
+/// Checks the threads of a router until the expected ones are there and one is privileged: a thread that
+/// reads a file for the broker ends, and has the broker's name at first. Returns the names of all.
 fn expect_threads(running: &Running, expected: &[&str]) -> Vec<String> {
     let process = running.child.as_ref().unwrap().id();
     let start = Instant::now();
     loop {
         let names = check_threads(process, NONE);
         let is_there = |name: &&str| names.iter().any(|other| other == *name);
-        if expected.iter().all(is_there) {
+        let privileged = names.iter().filter(|name| PRIVILEGED.contains(&&***name));
+        if expected.iter().all(is_there) && privileged.count() == 1 {
             return names;
         }
         let waited = start.elapsed();
