@@ -2,7 +2,7 @@
 //! stamp that says whose turn it is (Dmitry Vyukov's queue, which std takes from crossbeam).
 //!
 //! It promises no more than std. What is sent is seen by whom receives it, with all that came before, and a place
-//! becomes free for whoever has seen that it was emptied. Where std waits for another thread that is halfway, the
+//! becomes free for a thread that has seen that it was emptied. Where std waits for another thread that is halfway, the
 //! model finds the queue empty or full. No end is ever disconnected.
 
 use loom::sync::Arc;

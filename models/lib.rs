@@ -161,7 +161,7 @@ fn a_sender_that_is_interrupted_does_not_keep_the_loop_awake() {
     });
 }
 
-/// A sender that gives up is told the truth: an order that is withdrawn is not executed, and one that has begun is
+/// What a sender that gives up learns is true: an order that is withdrawn is not executed, and one that has begun is
 /// executed once.
 #[test]
 fn an_order_whose_sender_gives_up_is_executed_or_withdrawn() {

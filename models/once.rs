@@ -1,4 +1,4 @@
-//! A model of `std::sync::OnceLock`: whoever finds the value sees all that came before it was set.
+//! A model of `std::sync::OnceLock`: a thread that finds the value sees all that came before it was set.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 

@@ -52,7 +52,7 @@ if PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" ns3 >/dev/null 2>&1 || [ -e
     exit 1
 fi
 
-# Miri: a download that fails once is repeated. Without it, root and CI fail, others are told.
+# Miri: a download that fails once is repeated. Without it, root and CI fail, others are warned.
 substitute cargo 'case $1 in +*) exit 1;; esac'
 substitute rustup 'echo "$1" >> rustup; [ "$(wc -l < rustup)" = 2 ]'
 PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" miri >/dev/null 2>&1 || {
