@@ -22,7 +22,7 @@ pub(super) struct Outgoing<E, M> {
     offer: Arc<Offer<E, M>>,
     /// Packets that the queue has room for.
     room: usize,
-    /// Largest number of bytes on their way, and of bytes in `spare`, up to one frame.
+    /// Nothing is sent while this number of bytes is on its way, and no more than it and a frame is kept.
     most_bytes: usize,
     queues: Option<Sending<E, M>>,
     spare: Vec<M>,
