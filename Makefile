@@ -5,6 +5,9 @@ RUNS   ?= runs
 FUZZ   ?= 60
 # The inputs of proptest, which without it differ from run to run: `make test-rust SEED=7`.
 SEED   := 81
+# The seed of the inputs of the fuzzers that are new in each run, from the batch FUZZ_BATCH on with `make fuzz`.
+FUZZ_SEED  := $(shell date +%s)
+FUZZ_BATCH := 0
 SOAK   ?= 1h
 VENV   := .venv/bin
 SLUICE := target/release/sluice
@@ -53,14 +56,15 @@ test-all: test test-dist test-agreement test-accuracy test-programs test-kernels
 	$(VENV)/python bench/python/measure.py
 
 test-rust: $(WEB) ## unit, property and documentation tests
-	SLUICE_FUZZ_SECONDS=10 PROPTEST_RNG_SEED=$(SEED) $(CARGO) test $(ALL) -q
+	@echo "test-rust: the new inputs of the fuzzers are those of FUZZ_SEED=$(FUZZ_SEED)"
+	SLUICE_FUZZ_SECONDS=10 SLUICE_FUZZ_NEW=$(FUZZ_SEED) PROPTEST_RNG_SEED=$(SEED) $(CARGO) test $(ALL) -q
 
 soak: build ## disturb a router for SOAK=1h, and a quarter more with steps of its clock, check books and memory; artifacts/soak
 	@scripts/setup.sh python
 	$(VENV)/python bench/forwarders/soak.py $(SLUICE) --time $(SOAK) -o artifacts/soak
 
 fuzz: $(WEB) ## change frames, netlink and nfqueue messages, run.json, scenarios and Parquet at random, FUZZ=60 seconds each, on stable Rust
-	SLUICE_FUZZ_SECONDS=$(FUZZ) SLUICE_FUZZ_SEED=$$(date +%s) $(CARGO) test $(ALL) --lib --test hostile --test fuzz change
+	SLUICE_FUZZ_SECONDS=$(FUZZ) SLUICE_FUZZ_SEED=$(FUZZ_SEED) SLUICE_FUZZ_BATCH=$(FUZZ_BATCH) $(CARGO) test $(ALL) --lib --test hostile --test fuzz change
 
 test-models: ## try every order of the steps of threads that share no lock (loom)
 	$(CARGO) test --locked -q --manifest-path models/Cargo.toml --target-dir target/models
@@ -131,9 +135,13 @@ sanitize: ## AddressSanitizer over ports and frames, live (root), and Miri over 
 	@scripts/setup.sh miri
 	$(RUN_MIRI) -p sluice-wire -p sluice-net --lib -- $(MIRI)
 
-test-miri: ## the code around `unsafe` in crates/net under Miri; says so where no nightly Rust can be installed
+test-miri: ## the code around `unsafe` in crates/net under Miri; where no nightly Rust can be installed, an error for root and with CI set, else a warning
 	@if scripts/setup.sh miri; then $(RUN_MIRI) -p sluice-net --lib -- $(MIRI_SHORT); \
-	else echo "test-miri: NOT RUN: Miri needs rustup and a nightly Rust, which could not be installed" >&2; fi
+	else \
+		echo "test-miri: *** NOT RUN *** Miri needs rustup and a nightly Rust, which could not be installed (see above)" >&2; \
+		[ -n "$(WITHOUT_MIRI)" ] || { [ -z "$$CI" ] && [ "$$(id -u)" != 0 ]; } || \
+			{ echo "test-miri: root and CI must run it, or say that they do not: make WITHOUT_MIRI=1" >&2; exit 1; }; \
+	fi
 
 # Frames, and the code around `unsafe` in crates/net that makes no system call except mmap. The test of all
 # 2^23 headers would take days.

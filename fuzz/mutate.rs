@@ -2,13 +2,19 @@
 //! which the targets in this folder do, but it needs no other compiler and no other build.
 //!
 //! A test includes this file and calls [`check`]. It takes a fraction of a second, or at most
-//! `SLUICE_FUZZ_SECONDS` for each corpus. The same seed gives the same inputs: the default one always
-//! those that [`INPUTS`] counts, on fast machines too (`make test-rust`). A seed in
-//! `SLUICE_FUZZ_SEED` gives new ones until the time is over (`make fuzz`).
+//! `SLUICE_FUZZ_SECONDS` of processor time for each corpus, on as many threads as the machine has processors.
+//!
+//! Inputs are changed in batches. The seed and the number of a batch decide its inputs, whatever the machine and
+//! its number of threads. The default seed gives at most as many as [`INPUTS`] counts, the same in each run. With
+//! a seed in `SLUICE_FUZZ_NEW`, the rest of the time, a quarter at least, is for inputs of that seed (`make
+//! test-rust`). With a seed in `SLUICE_FUZZ_SEED`, all inputs are of that seed (`make fuzz`), from the batch
+//! `SLUICE_FUZZ_BATCH` on. A failure prints seed and batch.
 
 #![allow(dead_code)] // Each test uses its part.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Returns the contents of [`files`].
@@ -39,63 +45,190 @@ fn collect(folder: &Path, ending: &str, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// Passes every input of `corpus` to `check`, and then changed ones. If `check` panics, the input is
-/// kept in a file, whose path is printed.
-pub fn check(name: &str, corpus: &[Vec<u8>], mut check: impl FnMut(&[u8])) {
-    assert!(!corpus.is_empty(), "the corpus {name} is empty");
-    let number = |variable: &str| {
-        std::env::var(variable)
-            .ok()
-            .and_then(|text| text.parse().ok())
+/// Passes every input of `corpus` to `check`, and then changed ones. Each thread has a state of its own; they are
+/// returned. If `check` panics, the input is kept in a file, whose path is printed.
+pub fn check<S: Send>(
+    name: &str,
+    corpus: &[Vec<u8>],
+    state: impl Fn() -> S + Sync,
+    check: impl Fn(&mut S, &[u8]) + Sync,
+) -> Vec<S> {
+    check_batches(name, corpus, state, |state, batch| {
+        for (at, input) in batch.inputs.iter().enumerate() {
+            let kept = Kept {
+                batch,
+                from: at,
+                to: at + 1,
+            };
+            check(state, input);
+            std::mem::forget(kept);
+        }
+    })
+}
+
+/// As [`check`], but for tests that need several inputs at a time. If `check` panics, all of them are kept.
+pub fn check_together(name: &str, corpus: &[Vec<u8>], check: impl Fn(u64, &[Vec<u8>]) + Sync) {
+    let none = || ();
+    check_batches(name, corpus, none, |(), batch| {
+        let kept = Kept {
+            batch,
+            from: 0,
+            to: batch.inputs.len(),
+        };
+        check(batch.number, &batch.inputs);
+        std::mem::forget(kept);
+    });
+}
+
+/// Inputs that are checked on one thread, one after another.
+struct Batch<'a> {
+    name: &'a str,
+    /// That of changed inputs.
+    seed: Option<u64>,
+    number: u64,
+    inputs: Vec<Vec<u8>>,
+}
+
+/// Inputs of one seed.
+struct Phase {
+    seed: u64,
+    next: AtomicU64,
+    /// The number of the batch after the last one.
+    end: u64,
+    /// When the phase ends, from the start of a thread.
+    until: Duration,
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    let number = text.parse::<u64>();
+    Some(number.unwrap_or_else(|_| panic!("{variable} is `{text}`, not a number")))
+}
+
+/// Returns the phases of a test. Each thread has this share of its time.
+fn phases(name: &str, share: Duration) -> Vec<Phase> {
+    let phase = |seed, from, end, until| Phase {
+        seed,
+        next: AtomicU64::new(from),
+        end,
+        until,
     };
+    if let Some(seed) = number("SLUICE_FUZZ_SEED") {
+        let from = number("SLUICE_FUZZ_BATCH").unwrap_or(0);
+        return vec![phase(seed, from, u64::MAX, share)];
+    }
+    let found = INPUTS.iter().find(|(corpus, _)| *corpus == name);
+    let most = found.expect("every corpus has a number of inputs").1;
+    let end = most.div_ceil(BATCH as u64);
+    match number("SLUICE_FUZZ_NEW") {
+        None => vec![phase(DEFAULT_SEED, 0, end, share)],
+        Some(new) => vec![
+            phase(DEFAULT_SEED, 0, end, share * 3 / 4),
+            phase(new, 0, u64::MAX, share),
+        ],
+    }
+}
+
+fn check_batches<S: Send>(
+    name: &str,
+    corpus: &[Vec<u8>],
+    state: impl Fn() -> S + Sync,
+    check: impl Fn(&mut S, &Batch) + Sync,
+) -> Vec<S> {
+    assert!(!corpus.is_empty(), "the corpus {name} is empty");
     let patience = match number("SLUICE_FUZZ_SECONDS") {
         Some(seconds) => Duration::from_secs(seconds),
         None => Duration::from_millis(300),
     };
-    let seed = number("SLUICE_FUZZ_SEED");
-    let most = if seed.is_some() {
-        u64::MAX
-    } else {
-        let found = INPUTS.iter().find(|(corpus, _)| *corpus == name);
-        found.expect("every corpus has a number of inputs").1
-    };
-    let mut random = Random(seed.unwrap_or(1).max(1));
-    let (end, mut count) = (Instant::now() + patience, 0_u64);
-    let mut run = |input: &[u8]| {
-        let kept = Kept { name, input };
-        check(input);
-        std::mem::forget(kept);
-        count += 1;
-    };
-    corpus.iter().for_each(|input| run(input));
-    let mut changed = 0;
-    while changed < most && Instant::now() < end {
-        // The clock is read once for some inputs.
-        for _ in 0..16 {
-            let mut input = corpus[random.below(corpus.len())].clone();
-            for _ in 0..=random.below(6) {
-                mutate(&mut input, corpus, &mut random);
-            }
-            run(&input);
+    let threads = thread::available_parallelism().map_or(1, |n| n.get().min(MOST_THREADS));
+    // Together, the threads take as much processor time as one that has all of it.
+    let phases = phases(name, patience / threads as u32);
+    let (unchanged, count) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || {
+        let (start, mut state) = (Instant::now(), state());
+        let mut run = |seed, number, inputs: Vec<Vec<u8>>| {
+            count.fetch_add(inputs.len() as u64, Ordering::Relaxed);
+            let batch = Batch {
+                name,
+                seed,
+                number,
+                inputs,
+            };
+            check(&mut state, &batch);
+        };
+        loop {
+            let number = unchanged.fetch_add(1, Ordering::Relaxed);
+            let Some(inputs) = corpus.chunks(BATCH).nth(number as usize) else {
+                break;
+            };
+            run(None, number, inputs.to_vec());
         }
-        changed += 16;
-    }
-    eprintln!("{name}: {count} inputs");
+        for phase in &phases {
+            while start.elapsed() < phase.until {
+                let number = phase.next.fetch_add(1, Ordering::Relaxed);
+                if number >= phase.end {
+                    break;
+                }
+                let inputs = changed(corpus, phase.seed, number);
+                run(Some(phase.seed), number, inputs);
+            }
+        }
+        state
+    };
+    let states = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ended = running.into_iter().map(|thread| thread.join());
+        let states: Result<Vec<S>, _> = ended.collect();
+        states.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    let seeds: Vec<u64> = phases.iter().map(|phase| phase.seed).collect();
+    eprintln!("{name}: {} inputs, seeds {seeds:?}", count.into_inner());
+    states
 }
 
-/// Writes the input to a file when it is dropped, which happens only in a panic.
+/// Returns the inputs of a batch.
+pub fn changed(corpus: &[Vec<u8>], seed: u64, batch: u64) -> Vec<Vec<u8>> {
+    let mut random = Random::of(seed, batch);
+    let change = |_| {
+        let mut input = corpus[random.below(corpus.len())].clone();
+        for _ in 0..=random.below(6) {
+            mutate(&mut input, corpus, &mut random);
+        }
+        input
+    };
+    (0..BATCH).map(change).collect()
+}
+
+/// Writes inputs of a batch to files when it is dropped, which happens only in a panic.
 struct Kept<'a> {
-    name: &'a str,
-    input: &'a [u8],
+    batch: &'a Batch<'a>,
+    from: usize,
+    to: usize,
 }
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
+        let Batch {
+            name,
+            seed,
+            number,
+            inputs,
+        } = self.batch;
         let folder = option_env!("CARGO_TARGET_TMPDIR");
         let folder = folder.map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = folder.join(format!("fuzz-{}", self.name));
-        let kept = std::fs::write(&path, self.input);
-        eprintln!("the input is in {} ({kept:?})", path.display());
+        match seed {
+            Some(seed) => eprintln!(
+                "{name}: seed {seed}, batch {number}; again: make fuzz FUZZ=1 FUZZ_SEED={seed} \
+                 FUZZ_BATCH={number}"
+            ),
+            None => eprintln!("{name}: an unchanged input of the corpus"),
+        }
+        for (at, input) in inputs.iter().enumerate().take(self.to).skip(self.from) {
+            let seed = seed.map_or("corpus".to_owned(), |seed| seed.to_string());
+            let path = folder.join(format!("fuzz-{name}-{seed}-{number}-{at}"));
+            let kept = std::fs::write(&path, input);
+            eprintln!("the input is in {} ({kept:?})", path.display());
+        }
     }
 }
 
@@ -173,6 +306,14 @@ fn mutate(input: &mut Vec<u8>, corpus: &[Vec<u8>], random: &mut Random) {
 struct Random(u64);
 
 impl Random {
+    /// Returns the generator of a batch, from a state that is far from those of its neighbours (splitmix64).
+    fn of(seed: u64, batch: u64) -> Random {
+        let mut state = seed.wrapping_add((batch + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Random((state ^ (state >> 31)).max(1))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -186,7 +327,13 @@ impl Random {
     }
 }
 
-/// The corpora, and how many changed inputs a test passes: what takes some seconds without
+/// The seed of inputs that are the same in every run.
+const DEFAULT_SEED: u64 = 1;
+/// Inputs that one thread changes and checks at a time.
+const BATCH: usize = 32;
+/// More are slower, since a test has other tests beside it.
+const MOST_THREADS: usize = 8;
+/// The corpora, and how many inputs of the default seed a test passes: what takes some seconds without
 /// optimisation.
 const INPUTS: [(&str, u64); 6] = [
     ("frames", 200_000),

@@ -5,8 +5,12 @@
 #![cfg(test)]
 #![allow(dead_code)]
 
+mod channel;
+
 /// The types that the files take from the standard library otherwise.
 mod sync {
+    pub use crate::channel::{Receiver, SyncSender, TrySendError, sync_channel};
+    pub use crate::once::OnceLock;
     pub use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
     pub use loom::sync::{Arc, Mutex, MutexGuard};
     pub use std::sync::PoisonError;
@@ -18,13 +22,21 @@ mod bell;
 mod doorbell;
 #[path = "../crates/net/src/port/xdp/exchange.rs"]
 mod exchange;
+#[path = "../crates/router/src/control/mailbox.rs"]
+mod mailbox;
+mod once;
+#[path = "../crates/router/src/forward/way.rs"]
+mod way;
 
-use bell::{Claim, Flag};
+mod lent;
+
+use bell::Claim;
 use doorbell::Doorbell;
 use exchange::Exchange;
-use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
+use mailbox::{GivenUp, Putting, Taking, Wire, give_up, mailbox};
 
 /// Tries all orders in which a thread is interrupted up to three times; more take hours.
 fn model(run: impl Fn() + Sync + Send + 'static) {
@@ -33,69 +45,89 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
     builder.check(run);
 }
 
-/// The inbox of a loop: orders, a bell, and the bytes that make its descriptor readable.
-struct Inbox {
-    orders: Mutex<Vec<u8>>,
-    flag: Flag,
-    /// The kernel's queue between the two sockets, which has a lock.
-    bytes: Mutex<usize>,
-    /// Whether the loop has seen that there are bytes.
-    has_rung: AtomicBool,
+/// A pair of sockets: the bytes in the kernel's queue between them, which has a lock.
+#[derive(Clone)]
+struct Socket(Arc<Mutex<usize>>);
+
+impl Wire for Socket {
+    fn put(&self) {
+        *self.0.lock().unwrap() += 1;
+    }
+
+    fn drain(&self) {
+        *self.0.lock().unwrap() = 0;
+    }
 }
 
-impl Inbox {
-    fn new() -> Arc<Inbox> {
-        Arc::new(Inbox {
-            orders: Mutex::new(Vec::new()),
-            flag: Flag::new(),
-            bytes: Mutex::new(0),
-            has_rung: AtomicBool::new(false),
-        })
-    }
-
-    fn post(&self, order: u8) {
-        self.orders.lock().unwrap().push(order);
-        self.flag.ring(|| *self.bytes.lock().unwrap() += 1);
-    }
-
-    fn take(&self) -> Option<u8> {
-        let has_rung = self.has_rung.swap(false, Ordering::Relaxed);
-        self.flag.hear(has_rung, || *self.bytes.lock().unwrap() = 0);
-        self.orders.lock().unwrap().pop()
-    }
-
+impl Socket {
     fn is_readable(&self) -> bool {
-        *self.bytes.lock().unwrap() > 0
+        *self.0.lock().unwrap() > 0
     }
+}
 
-    /// Looks at the descriptor, as a wait of the loop does, and notes what it sees.
-    fn look(&self) -> bool {
-        let is_readable = self.is_readable();
-        self.has_rung.store(is_readable, Ordering::Relaxed);
-        is_readable
-    }
+type Inbox = Taking<u8, Socket>;
+type Orders = Arc<Putting<u8, Socket>>;
+
+/// Returns the two ends of an inbox with room for as many orders.
+fn inbox(waiting: usize) -> (Inbox, Orders) {
+    let socket = Socket(Arc::new(Mutex::new(0)));
+    let (inbox, orders) = mailbox(waiting, socket.clone(), socket);
+    (inbox, Arc::new(orders))
+}
+
+/// Sends an order from a thread, which returns whether there was room.
+fn post(orders: &Orders, order: u8) -> thread::JoinHandle<bool> {
+    let orders = Arc::clone(orders);
+    thread::spawn(move || orders.put(order, &Arc::new(Claim::new())).is_ok())
+}
+
+/// Looks at the descriptor, as a wait of the loop does, and notes what it sees.
+fn look(inbox: &mut Inbox) -> bool {
+    let is_readable = inbox.wire().is_readable();
+    inbox.has_rung(is_readable);
+    is_readable
 }
 
 /// A loop that found no order and sleeps is woken up by its descriptor if there is one now.
 #[test]
 fn no_order_waits_for_a_sleeping_loop() {
     model(|| {
-        let inbox = Inbox::new();
-        let senders = [1, 2].map(|order| {
-            let inbox = Arc::clone(&inbox);
-            thread::spawn(move || inbox.post(order))
-        });
+        let (mut inbox, orders) = inbox(2);
+        let senders = [1, 2].map(|order| post(&orders, order));
         let mut taken = 0;
         while inbox.take().is_some() {
             taken += 1;
         }
         // The loop sleeps here.
         for sender in senders {
-            sender.join().unwrap();
+            assert!(sender.join().unwrap(), "there is room for two");
         }
-        let waiting = inbox.orders.lock().unwrap().len();
+        let is_readable = inbox.wire().is_readable();
+        let mut waiting = 0;
+        while inbox.take().is_some() {
+            waiting += 1;
+        }
         assert_eq!(taken + waiting, 2);
-        assert!(waiting == 0 || inbox.is_readable());
+        assert!(waiting == 0 || is_readable);
+    });
+}
+
+/// Without room, an order is refused and does not come later; one that is accepted comes.
+#[test]
+fn an_order_is_accepted_and_taken_or_refused() {
+    model(|| {
+        let (mut inbox, orders) = inbox(1);
+        let senders = [1, 2].map(|order| post(&orders, order));
+        let mut taken = u32::from(inbox.take().is_some());
+        let accepted: u32 = senders
+            .into_iter()
+            .map(|sender| u32::from(sender.join().unwrap()))
+            .sum();
+        while inbox.take().is_some() {
+            taken += 1;
+        }
+        assert!(accepted >= 1, "the first finds room");
+        assert_eq!(taken, accepted);
     });
 }
 
@@ -103,17 +135,14 @@ fn no_order_waits_for_a_sleeping_loop() {
 #[test]
 fn a_bell_is_silent_once_its_orders_are_taken() {
     model(|| {
-        let inbox = Inbox::new();
-        let sender = {
-            let inbox = Arc::clone(&inbox);
-            thread::spawn(move || inbox.post(1))
-        };
+        let (mut inbox, orders) = inbox(1);
+        let sender = post(&orders, 1);
         let early = inbox.take();
         sender.join().unwrap();
         let late = inbox.take();
         assert_eq!(early.or(late), Some(1));
         assert_eq!(inbox.take(), None);
-        assert!(!inbox.is_readable());
+        assert!(!inbox.wire().is_readable());
     });
 }
 
@@ -122,16 +151,49 @@ fn a_bell_is_silent_once_its_orders_are_taken() {
 #[test]
 fn a_sender_that_is_interrupted_does_not_keep_the_loop_awake() {
     model(|| {
-        let inbox = Inbox::new();
-        let sender = {
-            let inbox = Arc::clone(&inbox);
-            thread::spawn(move || inbox.post(1))
-        };
-        if inbox.look() {
+        let (mut inbox, orders) = inbox(1);
+        let sender = post(&orders, 1);
+        if look(&mut inbox) {
             assert_eq!(inbox.take(), Some(1));
-            assert!(!inbox.look());
+            assert!(!look(&mut inbox));
         }
         sender.join().unwrap();
+    });
+}
+
+/// What a sender that gives up learns is true: an order that is withdrawn is not executed, and one that has begun is
+/// executed once.
+#[test]
+fn an_order_whose_sender_gives_up_is_executed_or_withdrawn() {
+    model(|| {
+        let (mut inbox, orders) = inbox(1);
+        let (answer, answered) = channel::sync_channel(1);
+        let executed = Arc::new(AtomicU8::new(0));
+        let sender = {
+            let (orders, executed) = (Arc::clone(&orders), Arc::clone(&executed));
+            thread::spawn(move || {
+                let claim = Arc::new(Claim::new());
+                orders.put(1, &claim).unwrap();
+                let given_up = give_up(&claim, &answered);
+                if let GivenUp::Answered(seven) = &given_up {
+                    assert_eq!(*seven, 7);
+                    // The sender of an answered order sees what the loop did before.
+                    assert_eq!(executed.load(Ordering::Relaxed), 1);
+                }
+                given_up
+            })
+        };
+        let mut execute = || {
+            while inbox.take().is_some() {
+                executed.fetch_add(1, Ordering::Relaxed);
+                answer.try_send(7).unwrap();
+            }
+        };
+        execute();
+        let given_up = sender.join().unwrap();
+        execute();
+        let is_withdrawn = given_up == GivenUp::Withdrawn;
+        assert_eq!(executed.load(Ordering::Relaxed), u8::from(!is_withdrawn));
     });
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check the crates that a build uses: licences, sources, duplicates, and the page about them.
+"""Check crates and packages of npm and PyPI: licences, sources, duplicates, the page about them.
 
 - Every crate has a licence under which it may be distributed with this program. For a choice of
   licences (`A OR B`), one must be allowed; for `A AND B`, both.
@@ -10,16 +10,22 @@
 - No locked version has a known weakness (RustSec) or is unmaintained, by the table of
   `advisories.toml`, except those in `ACCEPTED` of `advisories.py`, each with its reason. This
   includes the lock files of `models/` and `sdk/rust/`.
+- `fuzz/` has no lock file: it is built for a fuzzer's run, never distributed, and uses crates of
+  this tree's lock file, but for those in `OF_FUZZERS`.
+- Packages of npm and PyPI: see `packages.py`.
 """
 
 import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 import advisories
+import packages
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/explanation/dependencies.md"
@@ -50,13 +56,17 @@ TWICE = {
     "wasmparser": "of wasmi and of wasm-encoder",
 }
 
+# Crates of fuzz/Cargo.toml that no lock file has.
+OF_FUZZERS = {"libfuzzer-sys"}
 
-def is_allowed(licence: str) -> bool:
-    """Whether a crate under this SPDX expression may be used."""
+
+def is_allowed(licence: str, more: Iterable[str] = ()) -> bool:
+    """Whether a crate or a package under this SPDX expression may be used."""
+    allowed = ALLOWED | set(more)
     licence = licence.replace("/", " OR ")
     parts = re.split(r" AND (?![^(]*\))", licence)
     return all(
-        any(one.strip(" ()") in ALLOWED for one in re.split(r" OR ", part)) for part in parts
+        any(one.strip(" ()") in allowed for one in re.split(r" OR ", part)) for part in parts
     )
 
 
@@ -66,13 +76,26 @@ def metadata() -> dict[str, list[dict[str, object]]]:
     return json.loads(subprocess.check_output(command, cwd=ROOT, stderr=subprocess.DEVNULL))
 
 
+def unlocked_of_fuzzers() -> list[str]:
+    """Return a line for each crate of fuzz/Cargo.toml that no lock file has."""
+    manifest = tomllib.loads((ROOT / "fuzz/Cargo.toml").read_text())
+    named = {
+        name
+        for name, one in manifest["dependencies"].items()
+        if isinstance(one, str) or "path" not in one
+    }
+    locked = {name for name, _ in advisories.locked()}
+    why = "of fuzz/Cargo.toml, is in no lock file and not in OF_FUZZERS"
+    return [f"{one}, {why}" for one in sorted(named - locked - OF_FUZZERS)]
+
+
 def main() -> int:
     """Print what is wrong; return the exit status."""
-    packages = metadata()["packages"]
+    crates = metadata()["packages"]
     wrong = []
     versions = defaultdict(list)
     page = PAGE.read_text()
-    for package in packages:
+    for package in crates:
         name, version = str(package["name"]), str(package["version"])
         source, licence = package["source"], package["license"]
         versions[name].append(version)
@@ -96,11 +119,15 @@ def main() -> int:
             wrong.append(f"{name} is in TWICE, but there is only one version")
     known = advisories.read_table()
     wrong += advisories.faults(advisories.locked(), known)
+    wrong += unlocked_of_fuzzers()
+    others, wrong_packages = packages.faults(is_allowed)
+    wrong += wrong_packages
     for line in sorted(set(wrong)):
         print(f"dependencies: {line}")
     if not wrong:
         day = advisories.table_date()
-        print(f"dependencies: {len(packages)} crates; {len(known)} advisories, state of {day}")
+        state = f"{len(known)} advisories, state of {day}"
+        print(f"dependencies: {len(crates)} crates; {state}; {others} packages of npm and PyPI")
     return int(bool(wrong))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that each part of scripts/setup.sh that makes an environment of Python names the package which a fresh
-# Debian or Ubuntu lacks for it, and that downloads are repeated. The programs are substitutes; nothing is installed.
+# Debian or Ubuntu lacks for it, that downloads are repeated, and that Miri is not left out silently. The programs are substitutes; nothing is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -49,5 +49,29 @@ substitute pip 'exit 1'
 rm -r "$folder/.venv-ns3"
 if PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" ns3 >/dev/null 2>&1 || [ -e "$folder/.venv-ns3/.installed" ]; then
     echo "check-setup.sh: setup.sh succeeds without a download" >&2
+    exit 1
+fi
+
+# Miri: a download that fails once is repeated. Without it, root and CI fail, others are warned.
+substitute cargo 'case $1 in +*) exit 1;; esac'
+substitute rustup 'echo "$1" >> rustup; [ "$(wc -l < rustup)" = 2 ]'
+PATH=$folder/bin:$PATH "$folder/scripts/setup.sh" miri >/dev/null 2>&1 || {
+    echo "check-setup.sh: a download of Miri that fails once ends setup.sh" >&2
+    exit 1
+}
+substitute rustup 'exit 1'
+# miri USER CI WITHOUT_MIRI: the status of `make test-miri`, which prints what has not been run.
+miri() {
+    substitute id "echo $1"
+    said=$(env -u MAKEFLAGS -u MAKELEVEL PATH="$folder/bin:$PATH" CI="$2" WITHOUT_MIRI="$3" \
+        make -s test-miri 2>&1) && status=0 || status=1
+    case $said in
+        *"NOT RUN"*) echo $status ;;
+        *) echo "says nothing: $said" ;;
+    esac
+}
+found="$(miri 0 '' '') $(miri 1000 1 '') $(miri 1000 '' '') $(miri 0 1 1)"
+if [ "$found" != "1 1 0 0" ]; then
+    echo "check-setup.sh: without Miri, test-miri of root, CI, a user and with WITHOUT_MIRI ends with: $found" >&2
     exit 1
 fi

@@ -169,13 +169,14 @@ rust_for_wasm() {
     [ -d "$("$1" --print target-libdir --target wasm32-unknown-unknown 2>/dev/null || echo none)" ]
 }
 
-# Miri is part of nightly Rust only, so its day is fixed here. Fails where rustup is missing or reaches no
-# server.
+# Miri is part of nightly Rust only, so its day is fixed here.
 miri() {
     local nightly=nightly-2026-05-20
     cargo +$nightly miri --version >/dev/null 2>&1 && return
+    command -v rustup >/dev/null || die "rustup is missing: Miri is part of nightly Rust only (https://rustup.rs)"
     echo "setup: installing $nightly with Miri" >&2
-    timeout 300 rustup toolchain install $nightly --profile minimal -c miri -c rust-src >/dev/null 2>&1
+    again timeout 300 rustup -q toolchain install $nightly --no-self-update --profile minimal -c miri -c rust-src \
+        >/dev/null || die "$nightly with Miri cannot be installed"
 }
 
 # Mininet of Debian, and in a separate environment the newest of PyPI, which needs Debian's `mnexec`.

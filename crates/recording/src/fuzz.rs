@@ -37,12 +37,15 @@ fn read(recording: &Recording) {
 
 #[test]
 fn a_changed_run_file_is_a_recording_or_an_error() {
-    let temp = tempfile::tempdir().unwrap();
     let tables = mutate::files("fuzz/corpus/recording", ".parquet");
-    for table in tables {
-        fs::copy(&table, temp.path().join(table.file_name().unwrap())).unwrap();
-    }
-    mutate::check("run", &folder("run.json"), |input| {
+    let with_tables = || {
+        let temp = tempfile::tempdir().unwrap();
+        for table in &tables {
+            fs::copy(table, temp.path().join(table.file_name().unwrap())).unwrap();
+        }
+        temp
+    };
+    mutate::check("run", &folder("run.json"), with_tables, |temp, input| {
         fs::write(temp.path().join("run.json"), input).unwrap();
         match Recording::open(temp.path()) {
             Ok(recording) => {
@@ -72,7 +75,8 @@ fn a_changed_table_has_rows_or_an_error() {
     let run = mutate::files("fuzz/corpus/recording", "run.json");
     fs::copy(&run[0], temp.path().join("run.json")).unwrap();
     let run = Recording::open(temp.path()).unwrap().run().clone();
-    mutate::check("parquet", &folder(".parquet"), |input| {
+    let none = || ();
+    mutate::check("parquet", &folder(".parquet"), none, |(), input| {
         // Whatever the table is, the bytes are offered as each of them.
         let bytes = Bytes::copy_from_slice(input);
         let tables: BTreeMap<_, _> = TABLES.map(|table| (table, bytes.clone())).into();

@@ -181,7 +181,7 @@ fn own_temporary(path: &Path) -> PathBuf {
 /// The mode of files that are not recordings: the user's mask decides.
 pub const ANYONE: u32 = 0o666;
 
-/// The mode of files with captured packets.
+/// The mode of files with captured packets, or with the tables of a recording.
 pub const OWNER: u32 = 0o600;
 
 #[cfg(test)]

@@ -621,33 +621,34 @@ const QUEUES: [&str; 8] = [
 #[test]
 fn changed_frames_of_the_zoo_cross_and_nothing_leaks() {
     let with_vnet = |beast: &Beast| [&[0; 10][..], &beast.frame].concat();
-    let corpus: Vec<Vec<u8>> = zoo::all().iter().map(with_vnet).collect();
-    let (mut count, mut frames) = (0_u32, Frames::new());
-    mutate::check("frames", &corpus, |input| {
-        let (vnet, frame) = input.split_at(input.len().min(10));
-        let byte = |at: usize| vnet.get(at).copied().unwrap_or(0);
-        let word = |at| u16::from_le_bytes([byte(at), byte(at + 1)]);
-        let vnet = VnetHeader {
-            flags: byte(0),
-            gso_type: byte(1),
-            hdr_len: word(2),
-            gso_size: word(4),
-            csum_start: word(6),
-            csum_offset: word(8),
-        };
-        frames.push_back((frame[..frame.len().min(60_000)].to_vec(), vnet));
-        count += 1;
-        // A loop costs more than a frame.
-        if !count.is_multiple_of(32) {
-            return;
-        }
-        let frames = std::mem::take(&mut frames);
-        let link = match count / 32 % 3 {
+    let mut corpus: Vec<Vec<u8>> = zoo::all().iter().map(with_vnet).collect();
+    // In the stored corpus, one byte before the header chooses the link.
+    let stored = mutate::corpus("fuzz/corpus/frames", "");
+    corpus.extend(stored.iter().map(|input| input[1..].to_vec()));
+    // A loop costs more than a frame, so a batch crosses together.
+    mutate::check_together("frames", &corpus, |number, inputs| {
+        let frames: Frames = inputs.iter().map(|input| with_header(input)).collect();
+        let link = match number % 3 {
             0 => Link::Ip,
             _ => Link::Ethernet,
         };
-        cross(link, frames, ruled().strict(count / 32 % 2 == 0));
+        cross(link, frames, ruled().strict(number.is_multiple_of(2)));
     });
+}
+
+fn with_header(input: &[u8]) -> (Vec<u8>, VnetHeader) {
+    let (vnet, frame) = input.split_at(input.len().min(10));
+    let byte = |at: usize| vnet.get(at).copied().unwrap_or(0);
+    let word = |at| u16::from_le_bytes([byte(at), byte(at + 1)]);
+    let vnet = VnetHeader {
+        flags: byte(0),
+        gso_type: byte(1),
+        hdr_len: word(2),
+        gso_size: word(4),
+        csum_start: word(6),
+        csum_offset: word(8),
+    };
+    (frame[..frame.len().min(60_000)].to_vec(), vnet)
 }
 
 proptest! {

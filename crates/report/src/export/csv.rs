@@ -60,7 +60,7 @@ fn table<R: Row>(rows: Rows<R>, dir: &Path) -> Result<PathBuf, ExportError> {
         path: path.clone(),
         error,
     };
-    write_whole(&path, part::ANYONE, |out| {
+    write_whole(&path, part::OWNER, |out| {
         write_rows(out, rows).map_err(|error| match error {
             RowError::Read(error) => error.into(),
             RowError::Write(error) => fail(error),

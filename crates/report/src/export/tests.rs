@@ -198,6 +198,11 @@ fn tables_are_written_as_csv() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("run");
     let tables = csv::write(&recording(&dir), temp.path()).unwrap();
+    // Whatever the umask: they are the tables of the recording, which are private.
+    for file in &tables.files {
+        let mode = fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
     assert_eq!((tables.files.len(), tables.left_out.len()), (8, 0));
     let arrivals = fs::read_to_string(temp.path().join("arrivals.csv")).unwrap();
     assert_eq!(

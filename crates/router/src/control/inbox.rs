@@ -19,8 +19,9 @@ use sluice_ipfw::{
 use sluice_core::Time;
 use sluice_ipfw::watch::Watching;
 
-use super::bell::{Claim, Flag};
+use super::bell::Claim;
 use super::journal::changes;
+use super::mailbox::{GivenUp, Putting, Ring, Taking, Wire, give_up, mailbox};
 use super::team::{Team, Ticket};
 use super::{Attached, Given, Journal, Texts, TurnedAway, Why};
 use crate::forward::Lateness;
@@ -69,7 +70,6 @@ pub struct Answer<T>(SyncSender<Answered<T>>);
 /// An order on its way to a loop.
 struct Posted<T> {
     order: Order<T>,
-    claim: Arc<Claim>,
     /// Makes room for another order when the last loop has taken this one.
     _ticket: Option<Arc<Ticket>>,
 }
@@ -160,13 +160,7 @@ impl<T> Answer<T> {
 }
 
 /// The loop's end.
-pub struct Inbox<T> {
-    orders: Receiver<Posted<T>>,
-    bell: UnixStream,
-    ring: Arc<Ring>,
-    /// Whether the loop has seen that the bell is readable.
-    has_rung: bool,
-}
+pub struct Inbox<T>(Taking<Posted<T>, UnixStream>);
 
 /// The requesting end.
 pub struct Orders<T> {
@@ -183,7 +177,7 @@ pub struct Orders<T> {
 
 /// The way to one loop.
 pub(super) struct Door<T> {
-    orders: SyncSender<Posted<T>>,
+    orders: Putting<Posted<T>, UnixStream>,
     bell: Bell,
 }
 
@@ -202,12 +196,19 @@ impl<T> Clone for Orders<T> {
 
 /// Returns the bell that ends the loop's sleep.
 #[derive(Clone, Debug)]
-pub struct Bell(Arc<Ring>);
+pub struct Bell(Arc<Ring<UnixStream>>);
 
-#[derive(Debug)]
-struct Ring {
-    stream: UnixStream,
-    flag: Flag,
+impl Wire for UnixStream {
+    /// If the buffer is full, the other end is already readable.
+    fn put(&self) {
+        let mut stream = self;
+        let _ = stream.write(&[1]);
+    }
+
+    fn drain(&self) {
+        let (mut stream, mut rings) = (self, [0; 64]);
+        while stream.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
+    }
 }
 
 /// The reasons why an order was not executed, or not in time.
@@ -250,22 +251,13 @@ pub(super) fn door<T>() -> std::io::Result<(Inbox<T>, Door<T>)> {
     let (ring, heard) = UnixStream::pair()?;
     ring.set_nonblocking(true)?;
     heard.set_nonblocking(true)?;
-    let (sender, receiver) = sync_channel(WAITING);
-    let ring = Arc::new(Ring {
-        stream: ring,
-        flag: Flag::new(),
-    });
-    let inbox = Inbox {
-        orders: receiver,
-        bell: heard,
-        ring: Arc::clone(&ring),
-        has_rung: false,
-    };
+    let (taking, putting) = mailbox(WAITING, ring, heard);
+    let bell = Bell(Arc::clone(putting.ring()));
     let door = Door {
-        orders: sender,
-        bell: Bell(ring),
+        orders: putting,
+        bell,
     };
-    Ok((inbox, door))
+    Ok((Inbox(taking), door))
 }
 
 impl<T> Door<T> {
@@ -288,24 +280,21 @@ impl<T> Door<T> {
                 answer: Answer(answer),
                 at,
             },
-            claim: Arc::clone(claim),
             _ticket: ticket.cloned(),
         };
-        self.orders.try_send(posted).map_err(|error| match error {
-            TrySendError::Full(_) => Refused::Busy,
-            TrySendError::Disconnected(_) => Refused::Ended,
+        let put = self.orders.put(posted, claim);
+        put.map_err(|error| match error {
+            TrySendError::Full(()) => Refused::Busy,
+            TrySendError::Disconnected(()) => Refused::Ended,
         })?;
-        self.bell.ring();
         Ok(answered)
     }
 }
 
 impl Bell {
-    /// Rings the bell. If the bell's buffer is full, it is already ringing.
+    /// Rings the bell.
     pub fn ring(&self) {
-        self.0.flag.ring(|| {
-            let _ = (&self.0.stream).write(&[1]);
-        });
+        self.0.ring();
     }
 }
 
@@ -391,11 +380,11 @@ impl<T> Orders<T> {
             if !timed_out {
                 return Err(Refused::Ended);
             }
-            if claim.put(Claim::WITHDRAWN) {
-                return Err(Refused::Late);
-            }
-            // The answer may have come since.
-            answers.push(answered.try_recv().map_err(|_| Refused::Unfinished)?);
+            answers.push(match give_up(&claim, &answered) {
+                GivenUp::Withdrawn => return Err(Refused::Late),
+                GivenUp::Begun => return Err(Refused::Unfinished),
+                GivenUp::Answered(answer) => answer,
+            });
         }
         Ok(joined(answers, team.as_deref()))
     }
@@ -585,36 +574,26 @@ impl<T> Pending<T> {
 impl<T> Inbox<T> {
     /// Notes whether the loop has seen that the descriptor is readable, so that the bell is reset next time.
     pub const fn has_rung(&mut self, has_rung: bool) {
-        self.has_rung |= has_rung;
+        self.0.has_rung(has_rung);
     }
 
     /// Resets the bell, and leaves the orders to [`Inbox::take`]. Costs no system call while the bell is
     /// silent.
     pub fn quiet(&mut self) {
-        let (bell, has_rung) = (&mut self.bell, std::mem::take(&mut self.has_rung));
-        self.ring.flag.hear(has_rung, || {
-            let mut rings = [0; 64];
-            while bell.read(&mut rings).is_ok_and(|n| n == rings.len()) {}
-        });
+        self.0.quiet();
     }
 
     /// Returns the next order that is not withdrawn, and resets the bell. Must be called until there is none, before
     /// every sleep that the bell may end. Costs no system call while the bell is silent.
     pub fn take(&mut self) -> Option<Order<T>> {
-        self.quiet();
-        loop {
-            let posted = self.orders.try_recv().ok()?;
-            if posted.claim.begin() {
-                return Some(posted.order);
-            }
-        }
+        self.0.take().map(|posted| posted.order)
     }
 }
 
 /// Readable while the bell rings.
 impl<T> AsFd for Inbox<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.0.wire().as_fd()
     }
 }
 

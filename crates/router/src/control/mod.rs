@@ -20,6 +20,7 @@ mod bell;
 mod client;
 mod inbox;
 mod journal;
+mod mailbox;
 mod message;
 mod server;
 mod socket_file;
@@ -48,9 +49,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_core::Time;
 
-/// What the module `bell` is made of; the models of all its orders have other types.
+/// What the modules `bell` and `mailbox` are made of; the models of all its orders have other types.
 mod sync {
+    pub(super) use std::sync::Arc;
     pub(super) use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub(super) use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 }
 
 /// Returns the seconds from the Unix epoch to the origin of a clock that reads `now` at `date`, for the

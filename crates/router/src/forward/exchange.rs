@@ -10,14 +10,14 @@
 //! A sender rings a receiver's bell once per turn, and only if the receiver sleeps.
 
 use std::fmt;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use sluice_ipfw::Handed;
 use sluice_net::port::{Carried, Pool, Slot};
 
 use super::PortNumber;
 use super::doorbell::Doorbell;
+use super::way::{self, Memory, way};
 
 /// Ends the sleep of a worker.
 pub type WakeUp = Box<dyn Fn() + Send + Sync>;
@@ -29,8 +29,15 @@ pub struct Exchange {
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
     doorbells: Arc<[(Doorbell, WakeUp)]>,
-    /// Largest number of bytes on their way to one worker.
-    most_bytes: usize,
+}
+
+type Outgoing = way::Outgoing<Errand, Carried>;
+type Incoming = way::Incoming<Errand, Carried>;
+
+impl Memory for Carried {
+    fn capacity(&self) -> usize {
+        Carried::capacity(self)
+    }
 }
 
 /// What a packet that is sent needs from its receiver.
@@ -40,50 +47,6 @@ pub(super) enum Errand {
     /// To be admitted as if it had arrived there, at this port.
     Arrived(PortNumber),
 }
-
-/// A packet with its frame.
-struct Parcel {
-    errand: Errand,
-    frame: Carried,
-}
-
-struct Outgoing {
-    offer: Arc<Offer>,
-    /// Packets that the queue has room for.
-    room: usize,
-    queues: Option<Sending>,
-    spare: Vec<Carried>,
-    /// Bytes of memory on their way.
-    lent: usize,
-    /// Bytes of memory in `spare`.
-    kept: usize,
-    /// Whether the receiver must be woken up.
-    has_news: bool,
-}
-
-/// The sender's ends of the queues.
-struct Sending {
-    parcels: SyncSender<Parcel>,
-    /// Memory that comes back.
-    returned: Receiver<Carried>,
-}
-
-struct Incoming {
-    offer: Arc<Offer>,
-    queues: Option<Receiving>,
-    /// The next parcel, if it has been looked at.
-    next: Option<Parcel>,
-}
-
-/// The receiver's ends of the queues.
-struct Receiving {
-    parcels: Receiver<Parcel>,
-    returns: SyncSender<Carried>,
-}
-
-/// The receiver's ends, on their way to it once the sender has created the queues. Only the receiver locks
-/// it.
-type Offer = OnceLock<Mutex<Option<Receiving>>>;
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -108,29 +71,14 @@ pub fn exchange(bells: Vec<WakeUp>) -> Vec<Exchange> {
             outgoing: (0..workers).map(|_| None).collect(),
             incoming: (0..workers).map(|_| None).collect(),
             doorbells: Arc::clone(&doorbells),
-            most_bytes,
         })
         .collect();
     for from in 0..workers {
         for to in (0..workers).filter(|to| *to != from) {
-            let offer = Arc::new(Offer::new());
-            let mut outgoing = Outgoing {
-                offer: Arc::clone(&offer),
-                room,
-                queues: None,
-                spare: Vec::new(),
-                lent: 0,
-                kept: 0,
-                has_news: false,
-            };
-            let mut incoming = Incoming {
-                offer,
-                queues: None,
-                next: None,
-            };
+            let (mut outgoing, mut incoming) = way(room, most_bytes);
             if workers <= MOST_AT_ONCE {
-                outgoing.queues();
-                incoming.queues();
+                outgoing.create();
+                incoming.look();
             }
             ends[from].outgoing[to] = Some(outgoing);
             ends[to].incoming[from] = Some(incoming);
@@ -145,29 +93,7 @@ impl Exchange {
     pub(super) fn send(&mut self, to: u32, errand: Errand, slot: Slot, pool: &Pool) -> bool {
         let way = self.outgoing[to as usize].as_mut();
         let way = way.expect("a worker keeps what is its own");
-        while let Some(frame) = way.returned() {
-            way.lent -= frame.capacity();
-            way.keep(frame, self.most_bytes);
-        }
-        if way.lent >= self.most_bytes {
-            return false;
-        }
-        let mut frame = way.spare.pop().unwrap_or_default();
-        way.kept -= frame.capacity();
-        pool.carry(slot, &mut frame);
-        let size = frame.capacity();
-        match way.queues().parcels.try_send(Parcel { errand, frame }) {
-            Ok(()) => {
-                way.lent += size;
-                way.has_news = true;
-                true
-            }
-            Err(error) => {
-                let (TrySendError::Full(parcel) | TrySendError::Disconnected(parcel)) = error;
-                way.keep(parcel.frame, self.most_bytes);
-                false
-            }
-        }
+        way.send(errand, |frame| pool.carry(slot, frame))
     }
 
     /// Wakes up the workers to which something was sent, if they sleep.
@@ -175,7 +101,7 @@ impl Exchange {
         let mut is_ordered = false;
         for (to, way) in self.outgoing.iter_mut().enumerate() {
             let Some(way) = way else { continue };
-            if !std::mem::take(&mut way.has_news) {
+            if !way.take_news() {
                 continue;
             }
             if !std::mem::replace(&mut is_ordered, true) {
@@ -209,72 +135,10 @@ impl Exchange {
     pub(super) fn receive(&mut self, mut put: impl FnMut(Errand, &Carried)) {
         for way in self.incoming.iter_mut().flatten() {
             for _ in 0..BATCH {
-                if !way.has_next() {
+                if !way.receive(&mut put) {
                     break;
                 }
-                let Some(Parcel { errand, frame }) = way.next.take() else {
-                    break;
-                };
-                put(errand, &frame);
-                // Without a sender, it is freed.
-                let returned = way.queues().map(|queues| queues.returns.try_send(frame));
-                debug_assert!(
-                    !matches!(returned, Some(Err(TrySendError::Full(_)))),
-                    "there is room for everything that was sent"
-                );
             }
-        }
-    }
-}
-
-impl Incoming {
-    /// Returns the queues from the sender, if it has created them.
-    fn queues(&mut self) -> Option<&Receiving> {
-        if self.queues.is_none() {
-            let offered = self.offer.get()?;
-            let mut offered = offered.lock().unwrap_or_else(PoisonError::into_inner);
-            self.queues = offered.take();
-        }
-        self.queues.as_ref()
-    }
-
-    fn has_next(&mut self) -> bool {
-        if self.next.is_none() {
-            let queues = self.queues();
-            self.next = queues.and_then(|queues| queues.parcels.try_recv().ok());
-        }
-        self.next.is_some()
-    }
-}
-
-impl Outgoing {
-    /// Returns the queues to the receiver. The first call creates them.
-    fn queues(&mut self) -> &Sending {
-        self.queues.get_or_insert_with(|| {
-            let (parcels, arrive) = sync_channel(self.room);
-            // When the sender has looked for memory that comes back, there is none, and at most `room + 1`
-            // packets are on their way: the receiver has one of them. It may make room for one more.
-            let (returns, returned) = sync_channel(self.room + 2);
-            let receiving = Receiving {
-                parcels: arrive,
-                returns,
-            };
-            let first = self.offer.set(Mutex::new(Some(receiving)));
-            debug_assert!(first.is_ok(), "queues are created once");
-            Sending { parcels, returned }
-        })
-    }
-
-    /// Returns memory that has come back.
-    fn returned(&self) -> Option<Carried> {
-        self.queues.as_ref()?.returned.try_recv().ok()
-    }
-
-    /// Keeps memory for the next packet, up to a limit.
-    fn keep(&mut self, frame: Carried, most_bytes: usize) {
-        if self.kept < most_bytes {
-            self.kept += frame.capacity();
-            self.spare.push(frame);
         }
     }
 }
@@ -309,8 +173,8 @@ mod tests {
         let outgoing = ends.iter().flat_map(|end| end.outgoing.iter().flatten());
         let incoming = ends.iter().flat_map(|end| end.incoming.iter().flatten());
         [
-            outgoing.filter(|way| way.queues.is_some()).count(),
-            incoming.filter(|way| way.queues.is_some()).count(),
+            outgoing.filter(|way| way.books().0).count(),
+            incoming.filter(|way| way.has_queues()).count(),
         ]
     }
 
@@ -336,8 +200,11 @@ mod tests {
             assert_eq!(queues(&ends), [1, 1]);
         }
         // The memory of one packet has come back each time.
-        let way = ends[5].outgoing[127].as_ref().unwrap();
-        assert!(way.returned().is_some() && way.returned().is_none() && way.spare.is_empty());
+        let way = ends[5].outgoing[127].as_mut().unwrap();
+        let (_, lent, kept, spare) = way.books();
+        assert!(lent >= 3 && kept == 0 && spare.is_empty());
+        way.collect();
+        assert_eq!(way.books(), (true, 0, lent, vec![lent]));
     }
 
     #[test]

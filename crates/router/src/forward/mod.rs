@@ -25,6 +25,7 @@ mod host;
 mod lane;
 mod piped;
 mod turn;
+mod way;
 
 #[cfg(test)]
 mod tests;
@@ -40,9 +41,11 @@ use sluice_ipfw::{Handed, Worker};
 use sluice_net::port::nfqueue::StackPath;
 use sluice_wire::frame::View;
 
-/// What a doorbell is made of; the models of all its orders have other types.
+/// What a doorbell and a way are made of; the models of all their orders have other types.
 mod sync {
     pub(super) use std::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(super) use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+    pub(super) use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 }
 
 /// A port, by its place in the list given to [`Forwarder::new`].

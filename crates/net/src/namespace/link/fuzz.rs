@@ -7,8 +7,7 @@ use crate::mutate;
 #[test]
 fn changed_replies_are_read_or_refused() {
     let corpus = mutate::corpus("fuzz/corpus/netlink", "");
-    let mut names = Vec::new();
-    mutate::check("netlink", &corpus, |input| {
+    let names = mutate::check("netlink", &corpus, Vec::new, |names, input| {
         let refused = replies(input, 1, &mut |reply| {
             if let RouteNetlinkMessage::NewLink(link) = reply {
                 names.push(read_interface(link).name);
@@ -18,5 +17,6 @@ fn changed_replies_are_read_or_refused() {
         assert!(refused.is_none_or(|error| !error.to_string().is_empty()));
         names.truncate(16);
     });
+    let names = names.concat();
     assert!(names.contains(&"left".to_owned()), "{names:?}");
 }
