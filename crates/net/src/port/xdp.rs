@@ -612,8 +612,7 @@ fn take_back_and_free(pool: &mut Pool, number: usize) {
 fn make_promiscuous(namespace: &Namespace, link: &Interface) -> (Option<Socket>, Promiscuity) {
     match promiscuous::socket(namespace) {
         Ok(socket) => {
-            let promiscuity =
-                Promiscuity::ask_in(&socket, namespace, &link.name, link.index);
+            let promiscuity = Promiscuity::ask_in(&socket, namespace, &link.name, link.index);
             (Some(socket), promiscuity)
         }
         Err(error) => {
