@@ -50,6 +50,7 @@ impl OutsideDiscipline for DisciplineClass {
             arrivals: 0,
             backlog: Backlog::default(),
             wake: None,
+            is_interrupted: false,
             collected,
         }))
     }
