@@ -13,7 +13,8 @@ use std::path::Path;
 ///
 /// # Errors
 /// The system's answer. A symbolic link, which may lead to another user's file, is followed to a character
-/// device only. A file or a pipe that belongs to a user other than this one and root is refused.
+/// device only. A file or a pipe of a user other than this one and root is
+/// refused in a folder into which others may put files.
 pub fn create_capture(path: &Path) -> io::Result<File> {
     create(path, File::options().write(true).truncate(true))
 }
@@ -48,7 +49,12 @@ fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         // A link that leads nowhere is refused as a link.
         found = look_up(0).map_err(|_| io::Error::other(LINK))?;
     }
-    check(&found.metadata()?, is_link, geteuid().as_raw())?;
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let user = geteuid().as_raw();
+    check(&found.metadata()?, is_link, &folder.metadata()?, user)?;
     let opened = options.open(format!("/proc/self/fd/{}", found.as_raw_fd()));
     opened.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::other(NO_PROC),
@@ -56,16 +62,20 @@ fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     })
 }
 
-/// Refuses what another user may have put there to read what is written, or to let it be written elsewhere.
-fn check(found: &Metadata, is_link: bool, user: u32) -> io::Result<()> {
+/// Refuses what another user may have put there to read what is written, or to let it be written elsewhere. A
+/// file of another user is not enough: a file system may choose the owner (NFS, FAT), a user namespace shows
+/// root as another user, and a log may be that of the user whom a router is to run as.
+fn check(found: &Metadata, is_link: bool, folder: &Metadata, user: u32) -> io::Result<()> {
     let (kind, owner) = (found.file_type(), found.uid());
     if is_link && !kind.is_char_device() {
         return Err(io::Error::other(LINK));
     }
-    if (kind.is_file() || kind.is_fifo()) && ![0, user].contains(&owner) {
+    let is_open_to_all = folder.mode() & 0o022 != 0;
+    let is_of_another = is_open_to_all || ![0, user, owner].contains(&folder.uid());
+    if (kind.is_file() || kind.is_fifo()) && ![0, user].contains(&owner) && is_of_another {
         return Err(io::Error::other(format!(
-            "it belongs to the user with the number {owner}, who could read what is written; remove it, or \
-             name another file"
+            "user {owner}, to whom it belongs, may have put it there to read what is written; remove it, or name \
+             a file in a folder of your own"
         )));
     }
     Ok(())
@@ -119,6 +129,8 @@ mod tests {
     #[test]
     fn what_another_user_has_put_there_is_neither_written_nor_emptied() {
         let folder = tempfile::tempdir().unwrap();
+        // As /tmp.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
         let file = open_to_all(folder.path(), "file");
         if chown(&file, Some(1), None).is_err() {
             assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
@@ -133,8 +145,8 @@ mod tests {
             chown(path, Some(1), None).unwrap();
             for open in [create_capture, append_privately] {
                 let error = open(path).unwrap_err().to_string();
-                let expected = "it belongs to the user with the number 1, who could read what is \
-                                written; remove it, or name another file";
+                let expected = "user 1, to whom it belongs, may have put it there to read what is \
+                                written; remove it, or name a file in a folder of your own";
                 assert_eq!(error, expected, "{}", path.display());
             }
         }
@@ -143,6 +155,27 @@ mod tests {
         reader.write_all(b"!").unwrap();
         let mut first = [0; 8];
         assert_eq!(reader.read(&mut first).unwrap(), 1);
+    }
+
+    /// A log of the user whom the router is to run as, or a file system that chooses the owner.
+    #[test]
+    fn a_file_of_another_user_is_written_where_nobody_else_could_put_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = open_to_all(folder.path(), "file");
+        if chown(&file, Some(1), None).is_err() {
+            assert!(std::env::var_os("CI").is_none(), "CI has the privilege");
+            eprintln!("NOT SHOWN: this needs a file of another user (CAP_CHOWN)");
+            return;
+        }
+        append_privately(&file).unwrap();
+        // The file's user owns the folder, too; and then a third one does.
+        chown(folder.path(), Some(1), None).unwrap();
+        append_privately(&file).unwrap();
+        chown(folder.path(), Some(2), None).unwrap();
+        append_privately(&file).unwrap_err();
+        chown(folder.path(), Some(0), None).unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o775)).unwrap();
+        append_privately(&file).unwrap_err();
     }
 
     #[test]
