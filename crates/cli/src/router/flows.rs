@@ -143,7 +143,7 @@ impl FlowLog {
         })
     }
 
-    /// Writes records of all flows, up to a last sample, and ends. Takes a second.
+    /// Writes records of all flows, up to a last sample, and ends. Takes up to two seconds.
     pub fn finish(mut self) {
         self.is_ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

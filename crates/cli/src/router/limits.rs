@@ -312,8 +312,9 @@ const REFUSALS: [(&str, &str); 47] = [
     ),
     (
         "refused",
-        "the interface has no carrier or its queue is full, or the file of the port cannot be written or \
-         read; shape below its rate, or raise its queue (ip link set dev IFACE txqueuelen N)",
+        "the interface has no carrier or its queue is full, the file of the port cannot be written or read, or \
+         as many packets of --forward or --local wait as --room allows; shape below its rate, or raise its \
+         queue (ip link set dev IFACE txqueuelen N) or --room",
     ),
     (
         "down",

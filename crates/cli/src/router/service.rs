@@ -42,22 +42,20 @@ impl Service {
         }
     }
 
-    /// Gives signs of life. Ends the process if a loop hangs, unless a kernel bridge forwards meanwhile:
-    /// then it returns a warning, because the loop may continue. Never blocks. Call it every
+    /// Gives signs of life. Ends the process if a loop hangs. If a guardian is there, whose bridge forwards
+    /// meanwhile, it first returns a warning, because the loop may continue. Never blocks. Call it every
     /// [`LOOK`](super::LOOK).
     pub fn look(&mut self, router: &Router) -> Option<String> {
         self.feed();
         let (silence, pulse) = self.silence.as_mut()?;
-        if !silence.look(pulse.has_turned(), || pulse.count()) {
-            return None;
-        }
-        let seconds = HANGING / super::LOOKS;
-        let what = format!("the packet loop has hung for {seconds} s");
-        if !router.is_guarded() {
+        let looks = silence.look(pulse.has_turned(), || pulse.count())?;
+        let what = format!("the packet loop has hung for {} s", looks / super::LOOKS);
+        // Whether the guardian lives was last seen when the loop turned.
+        if looks == GIVEN_UP || !router.is_guarded() {
             exit(format!("{what}; the process is ended"));
         }
         Some(format!(
-            "sluice: warning: {what}; until it continues, a kernel bridge forwards (--fail-open)\n"
+            "sluice: warning: {what}; until it continues, the guardian of --fail-open is to forward\n"
         ))
     }
 
@@ -92,16 +90,17 @@ struct Silence {
 }
 
 impl Silence {
-    /// Returns whether the loops are just found to hang. `has_turned`: whether they have turned since they
-    /// were counted, which `count` does again.
-    fn look(&mut self, has_turned: bool, count: impl FnOnce()) -> bool {
+    /// Returns the number of checks if the loops are just found to hang, or to go on hanging. `has_turned`:
+    /// whether they have turned since they were counted, which `count` does again.
+    fn look(&mut self, has_turned: bool, count: impl FnOnce()) -> Option<u64> {
         self.looks += 1;
         // Each count wakes up loops without packets.
         if has_turned && self.looks >= super::LOOKS {
             count();
             self.looks = 0;
         }
-        !has_turned && self.looks == HANGING
+        let is_found = !has_turned && [HANGING, GIVEN_UP].contains(&self.looks);
+        is_found.then_some(self.looks)
     }
 }
 
@@ -147,8 +146,10 @@ fn tell(state: &[NotifyState<'_>]) {
 
 /// A loop that has not turned in so many checks, 10 s, hangs. A single command may hold it for less.
 const HANGING: u64 = 10 * super::LOOKS;
+/// One that hangs for a minute is not expected to continue. The guardian's bridge outlives the process.
+const GIVEN_UP: u64 = 60 * super::LOOKS;
 /// With [`LAST_WORDS`], and some time for a busy machine, less than the 5 s that a router may take to end.
-const LAST_RESORT: Duration = Duration::from_millis(4500);
+const LAST_RESORT: Duration = Duration::from_millis(4200);
 /// The time for printing why.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Exit status of sysexits.h for an internal error.
@@ -166,7 +167,7 @@ mod tests {
             let mut is_counted = false;
             let hangs = silence.look(has_turned, || is_counted = true);
             has_turned &= !is_counted;
-            hangs
+            hangs.is_some()
         };
         (1..=looks).filter(look).collect()
     }
@@ -179,11 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_turns_no_more_hangs_after_ten_seconds_and_is_reported_once() {
-        assert_eq!(found(10_000, |_| false), [100]);
+    fn a_loop_that_turns_no_more_is_reported_after_ten_seconds_and_after_a_minute() {
+        assert_eq!(found(10_000, |_| false), [100, 600]);
         // The turns are counted every 10 checks, so the ones of checks 41 to 45 at check 50.
-        assert_eq!(found(10_000, |look| look <= 45), [150]);
+        assert_eq!(found(10_000, |look| look <= 45), [150, 650]);
         // One that continues can hang again: the turn of check 300 is counted at once.
-        assert_eq!(found(1_000, |look| look <= 45 || look == 300), [150, 400]);
+        let found = found(1_000, |look| look <= 45 || look == 300);
+        assert_eq!(found, [150, 400, 900]);
     }
 }

@@ -337,7 +337,7 @@ fn a_loop_that_hangs_alone_costs_a_second_at_most_and_takes_over_when_it_continu
     traffic.has_lost_a_second_at_most("after the loop was stopped");
     wait_for(
         &mut stderr,
-        "sluice: warning: the packet loop has hung for 10 s; until it continues, a kernel bridge forwards",
+        "sluice: warning: the packet loop has hung for 10 s; until it continues, the guardian of --fail-open is to forward",
     );
     let traffic = Traffic::start(&site);
     traffic.pass();

@@ -95,7 +95,7 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     let took = start.elapsed();
     assert_eq!(status.code(), Some(70));
     assert!(took < Duration::from_secs(5), "{took:?}");
-    running.hear("sluice: the router did not end in 4.5s");
+    running.hear("sluice: the router did not end in 4.2s");
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn a_signal_ends_a_start_that_waits_for_the_reader_of_a_pipe() {
             assert_eq!(output.status.code(), Some(70), "{said}");
             assert_eq!(
                 said,
-                "sluice: the router did not end in 4.5s; the process is ended\n"
+                "sluice: the router did not end in 4.2s; the process is ended\n"
             );
             assert!(took < Duration::from_secs(5), "{took:?}");
         }

@@ -35,7 +35,7 @@ pub struct Status {
     #[serde(default)]
     pub limits: BTreeMap<String, u64>,
     /// The rule, the pipe or the port at which a packet was lost last, by the name of the counter. Of
-    /// several workers, the first that has one counts.
+    /// several workers, it may name several.
     #[serde(default)]
     pub last_refused: BTreeMap<String, String>,
     /// Clients of the control socket that were turned away, by reason.
@@ -249,7 +249,14 @@ impl Status {
             add(counts, more);
         }
         for (name, what) in part.last_refused {
-            self.last_refused.entry(name).or_insert(what);
+            let known = self
+                .last_refused
+                .entry(name)
+                .or_insert_with(|| what.clone());
+            if !known.split(" or ").any(|one| one == what) {
+                known.push_str(" or ");
+                known.push_str(&what);
+            }
         }
         // Most limits of the workers are equal; that of a rule comes with its refusal.
         for (name, size) in part.limits {

@@ -339,7 +339,7 @@ const MUCH_WAITING: u64 = (BUFFER_LEN * MOST_WAITING / 2) as u64;
 /// The interval at which a refused write is tried again.
 const RETRY_EVERY: Duration = Duration::from_millis(100);
 /// Less than the time within which a router ends.
-pub(super) const FINISH_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const FINISH_WITHIN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
