@@ -100,7 +100,7 @@ class Live {
       ...this.tables.map(({ table }) => table.element),
     );
     this.refreshing = setInterval(() => {
-      if (this.level !== LEVELS[0] && !this.isOver) this.catchUp();
+      if (this.level !== LEVELS[0] && !this.isOver && !document.hidden) this.catchUp();
     }, REFRESH_MS);
   }
 
