@@ -100,7 +100,7 @@ class Live {
       ...this.tables.map(({ table }) => table.element),
     );
     this.refreshing = setInterval(() => {
-      if (this.level !== LEVELS[0] && !this.isOver) this.catchUp();
+      if (this.level !== LEVELS[0] && !this.isOver && !document.hidden) this.catchUp();
     }, REFRESH_MS);
   }
 
@@ -129,6 +129,7 @@ class Live {
   /** Fetches what a lost connection may have hidden: samples, and a router that was started again. */
   reconnect(): void {
     this.changed = 0;
+    this.history.forget();
     this.catchUp();
   }
 
@@ -563,14 +564,14 @@ class Suite {
     live.catchUp();
     return new Feed({
       take: (sample) => {
-        if (isLost) live.catchUp();
+        if (isLost) live.reconnect();
         isLost = false;
         live.take(sample);
       },
       lose: () => {
         isLost = true;
       },
-      back: () => live.catchUp(),
+      back: () => live.reconnect(),
     });
   }
 }

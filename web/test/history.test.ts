@@ -166,6 +166,15 @@ test("samples that come while the history is fetched stay, each once", async () 
   assert.deepEqual(seconds(history), [1, 2, 3, 4, 5, 6]);
 });
 
+test("after a lost connection, the history is that of the router, also with an earlier clock", async () => {
+  const history = new History();
+  history.add(sample(100, {}));
+  history.forget();
+  await history.fetch(async () => kept(88, 89, 90));
+  history.add(sample(91, {}));
+  assert.deepEqual(seconds(history), [88, 89, 90, 91]);
+});
+
 test("a later request for the history ends an earlier one", async () => {
   const history = new History();
   let answer: (past: Past) => void = () => undefined;

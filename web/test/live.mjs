@@ -345,13 +345,20 @@ async function checkHidden(page, where) {
       Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
       document.dispatchEvent(new Event("visibilitychange"));
     }, isHidden);
+  // A command that somebody has typed stays.
+  const typed = "pipe 1 config bw 7Mbit/s";
+  await page.fill(".live-control textarea", typed);
+  await page.$eval(".live-control textarea", (command) => command.blur());
   await turn(true);
   for (let wait = 0; streams.size > 0 && wait < 100; wait += 1) await page.waitForTimeout(50);
   check(streams.size === 0, `${where}: a hidden page keeps its connection`);
-  const fetched = page.waitForResponse((answer) => answer.url().endsWith("/history"));
+  const answered = (path) => page.waitForResponse((answer) => answer.url().endsWith(path));
+  const fetched = Promise.all([answered("/history"), answered("/control")]);
   await turn(false);
   await fetched;
   await page.waitForFunction(() => document.getElementById("page").dataset.number === "8");
+  const kept = await page.inputValue(".live-control textarea");
+  check(kept === typed, `${where}: the form says "${kept}" after a hidden page is seen again`);
 }
 
 async function showRuns() {

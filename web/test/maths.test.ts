@@ -10,6 +10,7 @@ import { besidePointer, inside } from "../src/maths/range.ts";
 import { fitting } from "../src/maths/rows.ts";
 import { lowerBound } from "../src/maths/search.ts";
 import { isolated, staircase, sumSeries } from "../src/maths/series.ts";
+import { isFarApart } from "../src/maths/spread.ts";
 import { apart, linearTicks, logTicks, STEPS, tickLabel } from "../src/maths/ticks.ts";
 import type { Ping, Report, Run } from "../src/model.ts";
 import { FlowLines } from "../src/page/flow-lines.ts";
@@ -319,6 +320,15 @@ test("only all is 100 per cent, and only nothing is 0", () => {
   assert.equal(percent(0.9997), "99.97\u00a0%");
   assert.equal(percent(0.00154), "0.154\u00a0%");
   assert.equal(percent(1e-9), "1.00e-7\u00a0%");
+});
+
+test("one idle queue does not take the logarithmic axis from the others", () => {
+  // 400 ms are 200 times 2 ms.
+  assert.equal(isFarApart([400, 8, 2], [400, 8, 2]), true);
+  assert.equal(isFarApart([400, 8, 2, 0], [400, 8, 2, 0]), true);
+  // 20 times is the limit.
+  assert.equal(isFarApart([40, 2, 0], [40, 2, 0]), false);
+  assert.equal(isFarApart([0, 0, 5], [0]), false);
 });
 
 test("ticks are round, inside, and there are always some", () => {

@@ -5,6 +5,7 @@ import { contour, middle } from "../maths/ellipse.ts";
 import { megabits, milliseconds, plain } from "../maths/format.ts";
 import { type Box, labelBoxes, marginOf } from "../maths/labels.ts";
 import { distinct, shortenedApart } from "../maths/names.ts";
+import { isFarApart } from "../maths/spread.ts";
 import type { Tradeoff } from "../model.ts";
 import { dashes, isPrinting, onThemeChange, variantVariable } from "../theme.ts";
 import { Axis, s } from "./svg.ts";
@@ -19,6 +20,8 @@ const USUAL_WIDTH = 560;
 const MOST_CLOUDS = 8;
 /** Smaller samples are drawn at this value when the axis is logarithmic. */
 const FLOOR_MS = 0.001;
+/** The distance of zero from a logarithmic axis, so that its label touches no other. */
+const ZERO_ROOM = 36;
 
 function delayAxis(values: number[], pixels: [number, number], isLog: boolean): Axis {
   const most = Math.max(...values, FLOOR_MS);
@@ -224,18 +227,22 @@ export class StripPlot extends StillChart {
     const step = 28;
     const bottom = rows.length * step + 8;
     const all = rows.flatMap(({ values, interval }) => [...values, ...(interval ?? [])]);
-    const isSpread = Math.max(...all) > 20 * Math.max(Math.min(...rows.map((row) => row.median)), 1e-9);
-    const isLog = isSpread && Math.min(...rows.flatMap(({ values }) => values)) > 0;
+    const least = Math.min(...rows.flatMap(({ values }) => values));
+    const medians = rows.map((row) => row.median);
+    const isLog = least >= 0 && isFarApart(all, medians);
+    const hasZero = isLog && Math.min(...all) <= 0;
     const x = delayAxis(
       all.map((value) => Math.max(value, 0)),
-      [left, this.width - 24],
+      [hasZero ? left + ZERO_ROOM : left, this.width - 24],
       isLog,
     );
+    const place = (value: number) => (hasZero && value <= 0 ? left : x.at(Math.max(value, 0)));
     const parts = grid(x, [4, bottom], this.width, isLog ? `${this.unit}, logarithmic` : this.unit);
+    if (hasZero) parts.push(...rule(left, [4, bottom], "0"));
     for (const [at, { label, variant, values, median, interval }] of rows.entries()) {
       const y = 4 + at * step + step / 2;
       const color = variantVariable(variant);
-      const [low, high] = (interval ?? []).map((value) => x.at(Math.max(value, 0)));
+      const [low, high] = (interval ?? []).map(place);
       const said = `${label}: median ${plain(median)} ${this.unit} of ${values.length}, ${plain(Math.min(...values))} to ${plain(Math.max(...values))}`;
       parts.push(
         s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, short.get(label) ?? label),
@@ -256,11 +263,11 @@ export class StripPlot extends StillChart {
                 }),
               ]),
           ...values.map((value) =>
-            s("circle", { cx: x.at(value), cy: y, r: 3, fill: color, "fill-opacity": 0.75 }),
+            s("circle", { cx: place(value), cy: y, r: 3, fill: color, "fill-opacity": 0.75 }),
           ),
           s("line", {
-            x1: x.at(median),
-            x2: x.at(median),
+            x1: place(median),
+            x2: place(median),
             y1: y - 9,
             y2: y + 9,
             stroke: color,
@@ -416,16 +423,19 @@ function numbered(text: string, [x, y]: [number, number], box: Box, stroke: stri
   return [...(isBeside ? [] : [line]), s("text", { x: left, y: top + 11 }, text)];
 }
 
+/** A vertical line with its number below. */
+function rule(at: number, [top, bottom]: [number, number], label: string): SVGElement[] {
+  return [
+    s("line", { x1: at, x2: at, y1: top, y2: bottom, class: "rule" }),
+    s("text", { x: at, y: bottom + 16, "text-anchor": "middle" }, label),
+  ];
+}
+
 /** Vertical lines with numbers below, and their unit. */
-function grid(x: Axis, [top, bottom]: [number, number], width: number, unit: string): SVGElement[] {
-  const lines = x
-    .ticks()
-    .flatMap(({ tick, label }) => [
-      s("line", { x1: x.at(tick), x2: x.at(tick), y1: top, y2: bottom, class: "rule" }),
-      s("text", { x: x.at(tick), y: bottom + 16, "text-anchor": "middle" }, label),
-    ]);
+function grid(x: Axis, ends: [number, number], width: number, unit: string): SVGElement[] {
+  const lines = x.ticks().flatMap(({ tick, label }) => rule(x.at(tick), ends, label));
   return [
     ...lines,
-    s("text", { x: width / 2, y: bottom + 34, "text-anchor": "middle", class: "axis" }, unit),
+    s("text", { x: width / 2, y: ends[1] + 34, "text-anchor": "middle", class: "axis" }, unit),
   ];
 }

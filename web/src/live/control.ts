@@ -55,10 +55,16 @@ export function commandOf(object: ObjectCommand, fields: Fields): string {
   return parts.filter((part) => part !== "").join(" ");
 }
 
+/** What the fields are filled from: the object, and the algorithms that it may have. */
+export function sourceOf(form: Form, name: string): string {
+  return JSON.stringify([form.objects.find((object) => object.name === name), form.aqms, form.schedulers]);
+}
+
 export class Control {
   readonly element = h("section", { class: "card live-control", hidden: true, "aria-label": "Change" });
   private form: Form | null = null;
   private chosen = "";
+  private filledFrom = "";
   private readonly result = h("p", { class: "note live-result", role: "status" });
   private readonly picker = h("div", {});
   private readonly rate = h("input", { type: "text", size: 12, spellcheck: "false" });
@@ -115,10 +121,10 @@ export class Control {
       this.chosen = name;
       this.fill();
     });
-    // A command that is being edited stays.
+    // A command that is being edited stays, and one that has been edited until its object changes.
     if (!this.element.contains(document.activeElement)) {
       this.picker.replaceChildren(select);
-      this.fill();
+      if (sourceOf(form, this.chosen) !== this.filledFrom) this.fill();
     }
   }
 
@@ -129,6 +135,7 @@ export class Control {
   private fill(): void {
     const object = this.object();
     if (object === undefined || this.form === null) return;
+    this.filledFrom = sourceOf(this.form, this.chosen);
     const fields = fieldsOf(object);
     const all = object.name.startsWith("sched ") ? this.form.schedulers : this.form.aqms;
     const names = all.includes(fields.algorithm) ? all : [fields.algorithm, ...all];
@@ -178,6 +185,7 @@ export class Control {
       this.result.classList.toggle("banner", error !== undefined);
       if (error === undefined) {
         (document.activeElement as HTMLElement | null)?.blur();
+        this.filledFrom = "";
         await this.load();
       }
     } catch (error) {

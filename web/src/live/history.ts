@@ -32,6 +32,14 @@ export class History {
     }
   }
 
+  /**
+   * Forgets the newest sample, after a time without a connection: a history that is fetched now is later, even
+   * if the clock of a router that was started again is behind.
+   */
+  forget(): void {
+    this.newest = null;
+  }
+
   add(sample: Sample): void {
     this.newest = sample;
     if (this.asking !== null) this.since.push(sample);
