@@ -127,8 +127,8 @@ def _inline(value: object) -> str:
     if isinstance(value, type):
         raise SluiceError(
             f"`{value.__name__}` is a class; name it by its file, as in "
-            f"`py:my_aqm.py:{value.__name__}` (in a notebook, `%%writefile my_aqm.py` writes a cell "
-            "to a file)"
+            f"`py:my_aqm.py:{value.__name__}` (in a notebook, `%%writefile my_aqm.py` writes a "
+            "cell to a file)"
         )
     # NumPy's values print like Python's.
     text = str(value)
