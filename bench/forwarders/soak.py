@@ -39,6 +39,7 @@ import statistics
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -125,16 +126,18 @@ class Clock:
     def __init__(self) -> None:
         """Build the library, and create the file that it reads."""
         source = Path(__file__).with_name("clock_steps.c")
-        self.library, path = Path("/run/clock_steps.so"), Path("/run/clock")
+        self.folder = tempfile.TemporaryDirectory()
+        library, path = (Path(self.folder.name, name) for name in ("library", "clock"))
         words = "cc -O2 -Wall -shared -fPIC -o".split()
         try:
-            run([*words, str(self.library), str(source), "-ldl"])
+            run([*words, str(library), str(source), "-ldl"])
         except FileNotFoundError:
             raise SystemExit("soak.py: cc is missing (gcc), which builds clock_steps.c") from None
         path.write_bytes(bytes(1 << 20))
         with path.open("r+b") as file:
             self.page = mmap.mmap(file.fileno(), 0)
-        self.environment = {"LD_PRELOAD": str(self.library), "SOAK_CLOCK": str(path)}
+        # The loader of programs and the library read these (ld.so(8)).
+        self.environment = {"LD_PRELOAD": str(library), "SOAK_CLOCK": str(path)}
         self.sum_ns = 0
 
     def step(self, by_ns: int) -> None:
