@@ -10,10 +10,11 @@ rule: this is the cost of receiving them.
   place of an older one, and passes;
 - `refused`: the same SYNs meet a rule with `limit`, which refuses all but the first thousand;
 - `rules`: flows that have not been seen before meet 10 000 rules;
+- `state-rules`: the same with `keep-state` in each rule;
 - `pipes`: sources fill the pipes of a mask with `cake`, whose memory is limited;
 - `queues`: sources fill the queues of a mask, at most 262 144.
 
-The first three have bounds (`BOUNDS`) relative to the run just before, in which the first rule
+The first four have bounds (`BOUNDS`) relative to the run just before, in which the first rule
 denies the same frames. They run three times. A bound that is missed in most of these rounds is
 printed at the end, and the exit status is 1. Goals in absolute figures are printed as well, whether
 they are met or not: they depend on the machine, and decide nothing.
@@ -37,12 +38,20 @@ from pathlib import Path
 from measure import HOSTS, MACS, PORTS, Network, into_namespaces, run
 
 SOCKET = "/run/s"
+LOG = "/run/log"
 PING = "add 10 allow icmp from any to any"
 DENY = f"{PING}\nadd 20 deny ip from any to any\n"
-PORT_RULES = "\n".join(
-    f"add {100 + n // 100} count tcp from 10.{n >> 8}.{n & 255}.0/24 to any dst-port {n % 5000}"
-    for n in range(10_000)
-)
+
+
+def port_rules(action: str, states: str) -> str:
+    """Return 10 000 rules, each for a network and a port."""
+    return "\n".join(
+        f"add {100 + n // 100} {action} tcp from 10.{n >> 8}.{n & 255}.0/24 to any "
+        f"dst-port {n % 5000} {states}"
+        for n in range(10_000)
+    )
+
+
 # Each attack: its rules, and the packets per second.
 ATTACKS = {
     "states": (f"{PING}\nadd 100 allow tcp from any to any setup keep-state\n", 50_000),
@@ -50,7 +59,14 @@ ATTACKS = {
         f"{PING}\nadd 100 allow tcp from any to any setup limit dst-addr 1000\n",
         50_000,
     ),
-    "rules": (f"{PING}\n{PORT_RULES}\nadd 60000 allow ip from any to any\n", 13_000),
+    "rules": (
+        f"{PING}\n{port_rules('count', '')}\nadd 60000 allow ip from any to any\n",
+        13_000,
+    ),
+    "state-rules": (
+        f"{PING}\n{port_rules('allow', 'keep-state')}\nadd 60000 allow ip from any to any\n",
+        13_000,
+    ),
     "pipes": (
         f"{PING}\npipe 1 config bw 1Mbit/s\nqueue 1 config sched 1\n"
         "sched 1 config pipe 1 mask src-ip 0xffffffff type cake\n"
@@ -83,6 +99,7 @@ BOUNDS = {
     "states": Bounds(share=2.0, lateness=6.0),
     "refused": Bounds(share=1.5, lateness=6.0),
     "rules": Bounds(share=2.0, lateness=None, of_whole=True),
+    "state-rules": Bounds(share=2.0, lateness=None, of_whole=True),
 }
 
 
@@ -184,13 +201,15 @@ def attack(args: argparse.Namespace, network: Network, rules: str, rate: int) ->
     Path("/run/rules").write_text(rules)
     ports = [f"packet:{name}" for name in PORTS.values()]
     words = [args.sluice, "router", *ports, "--config", "/run/rules", "--socket", SOCKET, "-q"]
-    router = subprocess.Popen([*words, "--json"], stdout=subprocess.PIPE, text=True)
+    with open(LOG, "w") as log:
+        router = subprocess.Popen([*words, "--json"], stdout=subprocess.PIPE, stderr=log, text=True)
     ping = [*network.inside("h3"), "ping", HOSTS["h2"]]
     once = [*ping, *"-c 1 -W 1".split()]
     deadline = time.monotonic() + 30
     while subprocess.run(once, capture_output=True).returncode != 0:
         if router.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit("strangers.py: the router does not forward")
+            said = Path(LOG).read_text()
+            raise SystemExit(f"strangers.py: the router does not forward: {said}")
     here = f"{sys.executable} {__file__} {args.sluice} --send {rate} --seconds {args.seconds}"
     sender = subprocess.Popen([*network.inside("h2"), *here.split()])
     time.sleep(1)

@@ -4,6 +4,7 @@
 //!
 //! *Rules*: the given number of `count` rules, each for another destination, and one rule that
 //! passes the packet. A known flow is one of 64 that recur; a new flow appears for the first time.
+//! *With states*: the same with `allow` rules and `keep-state`, so that each flow looks up a state.
 //! *Pipes*: `sched 1 config mask src-ip 0xffffffff type fq_codel`, so that each source has a link
 //! of 100 Gbit/s with an FQ-CoDel of its own. One packet per microsecond comes from a random
 //! source. The cost covers both enqueueing and dequeueing. *In trains*: 20 consecutive packets of a
@@ -143,32 +144,43 @@ fn best(mut work: impl FnMut()) -> f64 {
 }
 
 fn rules() {
-    println!("{:>10} {:>12} {:>12}", "rules", "known flow", "new flow");
+    println!(
+        "{:>10} {:>12} {:>12} {:>12} {:>12}",
+        "rules", "known flow", "new flow", "with states", "new flow"
+    );
     for count in [1, 100, 10_000] {
-        let mut text = String::new();
-        for rule in 1..count {
-            let to = Ipv4Addr::from(0xc0a8_0000 + rule);
-            text.push_str(&format!("add {rule} count udp from any to {to}\n"));
-        }
-        text.push_str("add 60000 allow ip from any to any\n");
-        let mut engine = Engine::new(&text);
-        let known: Vec<Headers> = (0..64).map(|i| headers(i, 1000)).collect();
-        let known = best(|| {
-            for i in 0..PACKETS {
-                engine.send(black_box(&known[i % 64]));
-            }
-        });
-        let mut next = 1000;
-        let mut new = || {
-            for _ in 0..PACKETS.min(PACKETS_NEW) {
-                next += 1;
-                engine.send(&headers(next, (next % 60_000) as u16));
-            }
-        };
-        let new = best(&mut new) * PACKETS as f64 / PACKETS.min(PACKETS_NEW) as f64;
-        println!("{count:>10} {known:>12.1} {new:>12.1}");
+        let [known, new] = known_and_new("count udp from any to", "", count);
+        let [with_states, new_with] = known_and_new("allow udp from any to", "keep-state", count);
+        println!("{count:>10} {known:>12.1} {new:>12.1} {with_states:>12.1} {new_with:>12.1}");
     }
     println!();
+}
+
+/// Measures a packet of a known flow and of a new one that match none of `count - 1` rules for other
+/// destinations.
+fn known_and_new(before: &str, behind: &str, count: u32) -> [f64; 2] {
+    let mut text = String::new();
+    for rule in 1..count {
+        let to = Ipv4Addr::from(0xc0a8_0000 + rule);
+        text.push_str(&format!("add {rule} {before} {to} {behind}\n"));
+    }
+    text.push_str("add 60000 allow ip from any to any\n");
+    let mut engine = Engine::new(&text);
+    let known: Vec<Headers> = (0..64).map(|i| headers(i, 1000)).collect();
+    let known = best(|| {
+        for i in 0..PACKETS {
+            engine.send(black_box(&known[i % 64]));
+        }
+    });
+    let mut next = 1000;
+    let mut new = || {
+        for _ in 0..PACKETS.min(PACKETS_NEW) {
+            next += 1;
+            engine.send(&headers(next, (next % 60_000) as u16));
+        }
+    };
+    let new = best(&mut new) * PACKETS as f64 / PACKETS.min(PACKETS_NEW) as f64;
+    [known, new]
 }
 
 /// Each new flow evaluates every rule once.

@@ -1,5 +1,6 @@
 //! The rules: their order, sets and counters, and how a packet walks through them.
 
+mod build;
 pub(crate) mod compiled;
 mod forgetting;
 mod frames;
@@ -21,8 +22,9 @@ use crate::log::{self, Log, LogEntry};
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
 use crate::matching::{Environment, Look};
 use crate::tables::Tables;
+use build::{first_at, skip_target};
 use compiled::Compiled;
-use program::{Cached, Programs, Step, first_at, skip_target};
+use program::{Cached, Programs, Step};
 pub(crate) use ruleset::{Ruleset, RulesetCopy, Saved};
 use states::{Lifetimes, LookedUp, States};
 
@@ -640,7 +642,12 @@ impl Entry {
 
     /// Whether packets must be tested individually, beyond the flow.
     fn asks(&self) -> bool {
-        self.prob < 1 << 32 || !self.compiled.per_packet.is_empty()
+        !self.is_for_all() || !self.compiled.per_packet.is_empty()
+    }
+
+    /// Whether no random draw excepts packets from the rule, and so from its lookup of states.
+    const fn is_for_all(&self) -> bool {
+        self.prob >= 1 << 32
     }
 
     /// Whether the table's value depends on the packet.

@@ -3,13 +3,18 @@
 //! Large rule sets name one host, network, port or protocol in most rules. Each rule is filed under
 //! one such value that a flow must have; the first packet of a flow then evaluates the rules filed
 //! under the flow's own values, and those that name no such value. A rule that the index leaves out
-//! cannot match the flow and looks up no state.
+//! cannot match the flow.
+//!
+//! A rule with states looks them up for every flow, also where it does not match, but only the first
+//! lookup of a name has an effect. So from each place at which a packet enters the rules, only the first
+//! rules with a name are needed for their lookups ([`Lookups`]); the others are filed like all rules.
 
 use std::net::IpAddr;
 
 use super::Entry;
 use super::compiled::Test;
 use crate::flow::v6_mask;
+use crate::grammar::{Action, Target};
 use crate::hash::{KeyedHash, Map};
 use crate::matching::flow_fields::FlowFields;
 use crate::matching::{Hosts, PortRanges};
@@ -46,6 +51,11 @@ const MOST_KEYS: usize = 16;
 /// evaluated for each flow. IPv4 has 32 masks without gaps, IPv6 has 128.
 const MOST_MASKS: usize = 48;
 
+/// With more names of states than this, or more places where a packet may enter the rules, every flow
+/// evaluates all rules with states.
+const MOST_NAMES: usize = 16;
+const MOST_JUMPS: usize = 64;
+
 /// The rules, filed by a value that they ask for.
 pub(crate) struct Index {
     /// The rules that are filed under no value, one bit each.
@@ -53,17 +63,28 @@ pub(crate) struct Index {
     filed: Map<Key, Vec<u32>>,
     /// The masks in use, by end.
     masks: [Vec<Mask>; 2],
+    /// The rules that look up states, in case their lookups are not all needed.
+    pub(super) lookups: Option<Lookups>,
     /// Where a known state may continue, see [`super::program`].
     pub(super) resumptions: Vec<u32>,
+}
+
+/// The rules that look up states, a list for each name.
+pub(super) struct Lookups {
+    by_name: Vec<Vec<u32>>,
 }
 
 impl Index {
     pub(super) fn new(entries: &[Entry], resumptions: Vec<u32>, hash: KeyedHash) -> Self {
         let mut masks = [Vec::new(), Vec::new()];
+        let lookups = Lookups::new(entries, &resumptions);
         // The conditions of each rule that it could be filed under.
         let choices: Vec<Vec<Vec<Key>>> = entries
             .iter()
-            .map(|entry| choices(entry, &mut masks))
+            .map(|entry| match &lookups {
+                None if entry.state.is_some() => Vec::new(),
+                _ => choices(entry, &mut masks),
+            })
             .collect();
         let mut sizes: Map<Key, u32> = Map::with_hasher(hash);
         for key in choices.iter().flatten().flatten() {
@@ -73,6 +94,7 @@ impl Index {
             always: vec![0; words(entries.len())],
             filed: Map::with_hasher(hash),
             masks,
+            lookups,
             resumptions,
         };
         for (rule, choices) in choices.into_iter().enumerate() {
@@ -113,11 +135,72 @@ impl Index {
     }
 }
 
+impl Lookups {
+    /// Returns `None` if there are none, and also if packets may enter the rules at many places, or if
+    /// there are many names: then most lookups are needed, and every flow evaluates all rules with states.
+    fn new(entries: &[Entry], resumptions: &[u32]) -> Option<Self> {
+        let (mut names, mut by_name) = (Vec::new(), Vec::<Vec<u32>>::new());
+        let mut jumps = resumptions.len();
+        for (rule, entry) in entries.iter().enumerate() {
+            match entry.rule.action {
+                Action::SkipTo(Target::TableArg) | Action::Call(Target::TableArg) => return None,
+                Action::SkipTo(_) | Action::Call(_) => jumps += 1,
+                _ => {}
+            }
+            let Some(name) = entry.state else {
+                continue;
+            };
+            match names.iter().position(|known| *known == name) {
+                Some(place) => by_name[place].push(rule as u32),
+                None if names.len() == MOST_NAMES => return None,
+                None => {
+                    names.push(name);
+                    by_name.push(vec![rule as u32]);
+                }
+            }
+        }
+        (jumps <= MOST_JUMPS && !names.is_empty()).then_some(Lookups { by_name })
+    }
+
+    /// Adds all rules with states to `candidates`, one bit each.
+    pub(super) fn add_all(&self, candidates: &mut [u64]) {
+        for rule in self.by_name.iter().flatten() {
+            set(candidates, *rule as usize);
+        }
+    }
+
+    /// Writes into `rules` those whose lookups a packet may need that enters the rules at `from`: for
+    /// each name, the rules up to the first that looks it up for every packet.
+    pub(super) fn find(
+        &self,
+        entries: &[Entry],
+        disabled_sets: u32,
+        from: u32,
+        rules: &mut Vec<u32>,
+    ) {
+        rules.clear();
+        for of_name in &self.by_name {
+            let first = of_name.partition_point(|rule| *rule < from);
+            for rule in &of_name[first..] {
+                let entry = &entries[*rule as usize];
+                if entry.is_disabled(disabled_sets) {
+                    continue;
+                }
+                rules.push(*rule);
+                if entry.is_for_all() {
+                    break;
+                }
+            }
+        }
+        rules.sort_unstable();
+    }
+}
+
 /// The conditions that a rule could be filed under, each with all values that fulfil it.
 fn choices(entry: &Entry, masks: &mut [Vec<Mask>; 2]) -> Vec<Vec<Key>> {
-    // A rule that looks up states does so for every flow.
-    if entry.state.is_some() {
-        return Vec::new();
+    // It matches no packet, but looks up states.
+    if matches!(entry.rule.action, Action::CheckState(_)) {
+        return vec![Vec::new()];
     }
     let tests = entry.compiled.constant.iter();
     let questions = tests.filter_map(|test| match test {

@@ -18,14 +18,12 @@ use std::sync::Arc;
 use sluice_core::prefetch;
 
 use super::Entry;
+use super::build::{self, Scratch};
 use super::forgetting::Store;
-use super::index::{self, Index};
-use super::states::ANY;
-use crate::grammar::{Action, Target};
+use super::index::Index;
 use crate::hash::KeyedHash;
+use crate::matching::Environment;
 use crate::matching::flow_fields::{FlowFields, ProgramKey};
-use crate::matching::{Environment, Look};
-use crate::visits::visit;
 
 /// One rule that may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,12 +95,7 @@ pub(crate) struct Programs {
     pub(super) index: Option<Arc<Index>>,
     /// The flows evaluated without an index since the last change of the rules.
     unindexed: u32,
-    /// Scratch space of [`Programs::build`], a number per rule.
-    pub(super) visited: Vec<u32>,
-    visit: u32,
-    /// Likewise, a number per name of states.
-    seen: Vec<u32>,
-    candidates: Vec<u64>,
+    pub(super) scratch: Scratch,
 }
 
 impl Programs {
@@ -115,10 +108,7 @@ impl Programs {
             store: Store::new(hash),
             index: None,
             unindexed: 0,
-            visited: Vec::new(),
-            visit: 0,
-            seen: Vec::new(),
-            candidates: Vec::new(),
+            scratch: Scratch::default(),
         }
     }
 
@@ -131,7 +121,7 @@ impl Programs {
 
     /// Returns an index of `entries`, which takes time in proportion to their number.
     pub fn index_of(&self, entries: &[Entry]) -> Arc<Index> {
-        Arc::new(Index::new(entries, resumptions(entries), self.hash))
+        Arc::new(Index::new(entries, build::resumptions(entries), self.hash))
     }
 
     /// Empties the cache, because tables have changed.
@@ -270,81 +260,19 @@ impl Programs {
         env: &Environment<'_>,
         start: u32,
     ) -> Vec<Step> {
-        self.visited.resize(entries.len(), 0);
-        self.visit = self.visit.wrapping_add(1);
-        if self.visit == 0 {
-            self.visited.fill(0);
-            self.seen.fill(0);
-            self.visit = 1;
-        }
         if self.index.is_none() {
             self.unindexed += 1;
             if entries.len() <= FEW_RULES || self.unindexed > FLOWS_BEFORE_INDEX {
                 self.index = Some(self.index_of(entries));
             }
         }
-        match &self.index {
-            Some(index) => index.find(flow, &mut self.candidates),
-            None => index::all(entries.len(), &mut self.candidates),
-        }
-        let mut look = Look::new(env);
-        let mut steps: Vec<Step> = Vec::new();
-        let mut has_jumps = start == ANYWHERE;
-        let mut pending: Vec<u32> = if has_jumps {
-            (0..entries.len() as u32).collect()
-        } else {
-            vec![start]
+        let index = self.index.as_deref();
+        let rules = build::Rules {
+            entries,
+            disabled_sets,
+            index,
         };
-        let mut is_resumable = false;
-        while let Some(from) = pending.pop() {
-            let mut next = from as usize;
-            while let Some(index) = index::next(&self.candidates, next) {
-                next = index + 1;
-                if std::mem::replace(&mut self.visited[index], self.visit) == self.visit {
-                    break;
-                }
-                visit();
-                let entry = &entries[index];
-                if entry.is_disabled(disabled_sets) {
-                    continue;
-                }
-                look.value = 0;
-                let step = Step {
-                    rule: index as u32,
-                    has_body: !matches!(entry.rule.action, Action::CheckState(_))
-                        && entry.compiled.holds_for_flow(flow, &mut look),
-                    arg: look.value,
-                    asks: entry.asks(),
-                    probes: entry.state.is_some(),
-                };
-                if step.probes && !is_resumable {
-                    // A known state may send the packet behind any rule that creates states and
-                    // continues.
-                    is_resumable = true;
-                    let before = pending.len();
-                    match &self.index {
-                        Some(index) => pending.extend(&index.resumptions),
-                        None => pending.extend(resumptions(entries)),
-                    }
-                    has_jumps |= pending.len() > before;
-                }
-                if !step.has_body && !step.probes {
-                    continue;
-                }
-                steps.push(step);
-                if step.has_body
-                    && leaves(entries, index, step.arg, &mut pending, &mut has_jumps)
-                    && !step.asks
-                {
-                    break;
-                }
-            }
-        }
-        steps.sort_unstable_by_key(|step| step.rule);
-        if !has_jumps {
-            drop_repeated_probes(entries, &mut steps, &mut self.seen, self.visit);
-        }
-        steps
+        self.scratch.build(&rules, flow, env, start)
     }
 }
 
@@ -356,110 +284,4 @@ impl Slot {
         generation: 0,
         hint: NO_HINT,
     };
-}
-
-/// Whether a match ends the sequence. Records in `pending` where it continues.
-fn leaves(
-    entries: &[Entry],
-    index: usize,
-    arg: u32,
-    pending: &mut Vec<u32>,
-    has_jumps: &mut bool,
-) -> bool {
-    let number_of = |target: Target| match target {
-        Target::Number(n) => n,
-        Target::TableArg => arg,
-    };
-    match entries[index].rule.action {
-        Action::Allow | Action::Deny | Action::Pipe(_) | Action::Queue(_) => true,
-        Action::Count | Action::CheckState(_) => false,
-        Action::SkipTo(target) => {
-            *has_jumps = true;
-            if entries[index].asks_for_arg() {
-                // The target depends on the packet: it may be any later rule.
-                pending.extend(index as u32 + 1..entries.len() as u32);
-                return false;
-            }
-            pending.push(skip_target(entries, index, number_of(target)));
-            true
-        }
-        Action::Call(target) => {
-            *has_jumps = true;
-            if entries[index].asks_for_arg() {
-                pending.extend(0..entries.len() as u32);
-            } else {
-                pending.push(first_at(entries, number_of(target)));
-            }
-            // `return` continues behind all rules of this number, and a call with a full stack has
-            // no effect.
-            pending.push(first_at(entries, entries[index].number + 1));
-            false
-        }
-        Action::Return => {
-            *has_jumps = true;
-            false
-        }
-    }
-}
-
-/// Returns every place behind a rule that creates states and lets packets continue.
-fn resumptions(entries: &[Entry]) -> Vec<u32> {
-    let mut places = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        let goes_on = !matches!(
-            entry.rule.action,
-            Action::Allow | Action::Deny | Action::Pipe(_) | Action::Queue(_)
-        );
-        if entry.rule.state.is_some() && goes_on {
-            places.push(index as u32 + 1);
-            places.push(first_at(entries, entry.number + 1));
-            match entry.rule.action {
-                Action::SkipTo(Target::Number(n)) => {
-                    places.push(skip_target(entries, index, n));
-                }
-                Action::SkipTo(Target::TableArg) => {
-                    places.extend(index as u32 + 1..entries.len() as u32);
-                }
-                Action::Call(Target::Number(n)) => places.push(first_at(entries, n)),
-                Action::Call(Target::TableArg) => places.extend(0..entries.len() as u32),
-                _ => {}
-            }
-        }
-    }
-    places
-}
-
-/// Keeps the lookups of each name of states up to the first that every packet makes: without jumps,
-/// a packet meets it first.
-///
-/// `seen` has a number per name, which is `visit` for those that the packet has looked up.
-fn drop_repeated_probes(entries: &[Entry], steps: &mut Vec<Step>, seen: &mut Vec<u32>, visit: u32) {
-    let mut has_seen_all = false;
-    steps.retain_mut(|step| {
-        let entry = &entries[step.rule as usize];
-        if let Some(name) = entry.state.filter(|_| step.probes) {
-            let place = name as usize;
-            step.probes = !has_seen_all && seen.get(place) != Some(&visit);
-            // Only some packets look up the states of a rule with `prob`.
-            if step.probes && entry.prob >= 1 << 32 {
-                if name == ANY {
-                    has_seen_all = true;
-                } else {
-                    seen.resize(seen.len().max(place + 1), 0);
-                    seen[place] = visit;
-                }
-            }
-        }
-        step.has_body || step.probes
-    });
-}
-
-/// Returns the index of the first rule with at least this number.
-pub(crate) fn first_at(entries: &[Entry], number: u32) -> u32 {
-    entries.partition_point(|e| e.number < number) as u32
-}
-
-/// Returns where `skipto` continues; it never goes backwards.
-pub(crate) fn skip_target(entries: &[Entry], from: usize, number: u32) -> u32 {
-    first_at(entries, number).max(from as u32 + 1)
 }

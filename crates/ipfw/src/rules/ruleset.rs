@@ -172,7 +172,7 @@ impl Rules {
         let mut freed = (Vec::new(), self.programs.index.take());
         self.changed();
         if let Some(digest) = new.digest {
-            freed.0 = mem::replace(&mut self.programs.visited, digest.visited);
+            freed.0 = mem::replace(&mut self.programs.scratch.visited, digest.visited);
             self.programs.index = Some(digest.index);
             self.of_frames = Some(digest.of_frames);
             self.has_states = Some(digest.has_states);

@@ -1,6 +1,7 @@
 //! Rules and packets: which rules match, in which order, and that the cache changes no result.
 
 mod cache;
+mod index;
 mod log_limits;
 mod places;
 mod probability;
@@ -601,18 +602,6 @@ fn among_many_rules_each_flow_finds_its_own() {
     add(&mut rules, "add 1 skipto 2000 udp from 10.0.0.1 to any");
     assert_eq!(into(&mut rules, &to_host(60)), None);
     assert_eq!(into(&mut rules, &to_host(2040)), Some(2041));
-}
-
-#[test]
-fn a_flow_evaluates_the_rules_of_its_own_host() {
-    let rules = rules(&a_pipe_for_each_host());
-    let index = index::Index::new(rules.entries(), Vec::new(), KeyedHash(3));
-    let mut candidates = Vec::new();
-    index.find(&FlowFields::of(&to_host(1500)), &mut candidates);
-    let first = index::next(&candidates, 0);
-    assert_eq!(first, Some(1500));
-    // The built-in rule matches everything.
-    assert_eq!(index::next(&candidates, 1501), Some(3000));
 }
 
 #[test]

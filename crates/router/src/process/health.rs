@@ -4,7 +4,8 @@
 //! answer, so that they never wait for the kernel's configuration.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -30,12 +31,26 @@ pub enum InterfaceState {
 pub(super) struct Health {
     namespace: Arc<Namespace>,
     ports: Vec<PortHealth>,
-    /// The connection for questions, kept for the next one.
-    links: Mutex<Option<Links>>,
+    /// The connection for questions.
+    links: Mutex<Connection>,
+    /// Told when the connection is free.
+    is_free: Condvar,
     /// Whether the router was started with a guardian, and whether that lives.
     has_guardian: AtomicBool,
     is_guarded: AtomicBool,
 }
+
+/// The connection for questions, of which one thread asks at a time.
+#[derive(Default)]
+struct Connection {
+    is_asking: bool,
+    /// Kept for the next question.
+    links: Option<Links>,
+}
+
+/// How long a thread waits until another one has got its answers. A kernel that changes interfaces lets
+/// both wait; the status then has the last known states.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 struct PortHealth {
     /// The name of the interface; `None` for a port without one.
@@ -62,7 +77,8 @@ impl Health {
         Health {
             namespace,
             ports: ports.iter().enumerate().map(port).collect(),
-            links: Mutex::new(None),
+            links: Mutex::default(),
+            is_free: Condvar::new(),
             has_guardian: AtomicBool::new(false),
             is_guarded: AtomicBool::new(false),
         }
@@ -79,20 +95,33 @@ impl Health {
         self.has_guardian.load(Ordering::Acquire) && self.is_guarded.load(Ordering::Relaxed)
     }
 
-    /// Asks the kernel for the interfaces, unless another thread does at this moment.
+    /// Asks the kernel for the interfaces, after another thread that does at this moment.
     pub(super) fn look(&self) {
         if self.ports.iter().all(|port| port.interface.is_none()) {
             return;
         }
-        let mut connection = match self.links.try_lock() {
-            Ok(connection) => connection,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        let open = || self.namespace.links().ok();
-        let Some(mut links) = connection.take().or_else(open) else {
+        let connection = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut connection, _) = self
+            .is_free
+            .wait_timeout_while(connection, PATIENCE, |connection| connection.is_asking)
+            .unwrap_or_else(PoisonError::into_inner);
+        if connection.is_asking {
             return;
-        };
+        }
+        connection.is_asking = true;
+        let links = connection.links.take();
+        drop(connection);
+        let links = self.ask(links);
+        let mut connection = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        connection.links = links;
+        connection.is_asking = false;
+        drop(connection);
+        self.is_free.notify_one();
+    }
+
+    /// Notes what the kernel says. Returns the connection for the next question; after an error, none.
+    fn ask(&self, links: Option<Links>) -> Option<Links> {
+        let mut links = links.or_else(|| self.namespace.links().ok())?;
         let mut is_answered = true;
         for port in &self.ports {
             let Some(name) = &port.interface else {
@@ -104,8 +133,7 @@ impl Health {
             let place = place.expect("the list has all states");
             port.state.store(place as u8, Ordering::Relaxed);
         }
-        // After an error of the connection, the next question gets another one.
-        *connection = is_answered.then_some(links);
+        is_answered.then_some(links)
     }
 
     /// Adds to a status what is known.
@@ -199,13 +227,28 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_for_the_kernel_holds_up_no_other() {
+    fn a_thread_that_waits_for_the_kernel_holds_up_no_other_for_long() {
         let health = health(&["packet:lo"]);
-        let held = health.links.lock().unwrap();
+        health.links.lock().unwrap().is_asking = true;
         health.look();
-        assert_eq!(health.interface(0), None);
-        drop(held);
+        assert_eq!(health.interface(0), None, "nobody has answered");
+        health.links.lock().unwrap().is_asking = false;
         health.look();
+        assert!(health.interface(0).is_some());
+    }
+
+    /// A caller that looks while another thread does gets an answer not older than its question.
+    #[test]
+    fn a_look_waits_for_that_of_another_thread() {
+        let health = health(&["packet:lo"]);
+        health.links.lock().unwrap().is_asking = true;
+        std::thread::scope(|scope| {
+            let look = scope.spawn(|| health.look());
+            std::thread::sleep(PATIENCE / 10);
+            health.links.lock().unwrap().is_asking = false;
+            health.is_free.notify_one();
+            look.join().unwrap();
+        });
         assert!(health.interface(0).is_some());
     }
 

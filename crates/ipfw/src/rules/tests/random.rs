@@ -21,7 +21,13 @@ const ACTIONS: &[&str] = &[
     "return",
     "pipe tablearg",
     "skipto tablearg",
+    "check-state",
+    "check-state :b",
+    "check-state :any",
 ];
+
+/// Set 5 is disabled.
+const SETS: &[&str] = &["", "", "", "set 5"];
 
 const BODIES: &[&str] = &[
     "ip from any to any",
@@ -67,9 +73,9 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time, after: &Place) ->
         let mut at = index;
         let mut matches = !entry.is_disabled(rules.disabled_sets);
         let mut known = None;
-        let name = entry
-            .state
-            .filter(|name| matches && !looked_up.contains(name));
+        let name = entry.state.filter(|name| {
+            matches && !looked_up.contains(name) && !looked_up.contains(&states::ANY)
+        });
         looked_up.extend(name);
         if let Some(name) = name
             && let Some(found) = rules.states.find(headers, name, now, &rules.lifetimes)
@@ -172,20 +178,29 @@ fn plain_walk(rules: &mut Rules, headers: &Headers, now: Time, after: &Place) ->
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(4000))]
 
     /// Programs and their cache give the same result as evaluating rule by rule, for any rules.
     #[test]
     fn the_cache_changes_nothing(
         lines in prop::collection::vec(
-            (1u32..40, prop::sample::select(ACTIONS), prop::sample::select(BODIES), prop::sample::select(OPTIONS)),
-            0..12,
+            (
+                (1u32..40, prop::sample::select(SETS)),
+                prop::sample::select(ACTIONS),
+                prop::sample::select(BODIES),
+                prop::sample::select(OPTIONS),
+            ),
+            0..16,
         ),
         packets in prop::collection::vec((0usize..6, 0u64..40), 1..40),
     ) {
         let lines: Vec<String> = lines
             .iter()
-            .map(|(n, action, body, options)| format!("add {n} {action} {body} {options}"))
+            .map(|((number, set), action, body, options)| {
+                // A rule that only looks up states has no body.
+                let (body, options) = if action.starts_with("check") { ("", "") } else { (*body, *options) };
+                format!("add {number} {set} {action} {body} {options}")
+            })
             .collect();
         let flows = [
             tcp(1, 2, 80),
@@ -200,6 +215,7 @@ proptest! {
             let id = rules.tables.find_or_create("T", grammar::TableKind::Addr);
             rules.tables.table_mut(id).add(Key::V4(0x0a00_0001, 32), vec![25], false);
             rules.tables_changed();
+            rules.switch_sets(&[5], &[]);
         }
         let mut packets = packets;
         packets.sort_by_key(|(_, second)| *second);
