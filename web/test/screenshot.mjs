@@ -224,6 +224,16 @@ async function checkIndex(page) {
 
 /** Each link within the page leads to something that is shown, or folded. */
 async function checkTargets(page) {
+  // `linkTo` takes the address from a link whose place does not exist.
+  const { rows, links, without, charted } = await page.evaluate(() => ({
+    rows: document.querySelectorAll("#figures tbody tr").length,
+    links: document.querySelectorAll("#figures a[href^='#']").length,
+    without: [...document.querySelectorAll("a:not([href])")].map((a) => a.textContent),
+    charted: document.querySelectorAll(".charted").length,
+  }));
+  check(without.length === 0, `links without an address: ${without.join(", ")}`);
+  check(links === rows, `${links} links in ${rows} rows of "All figures"`);
+  if (rows > 0) check(charted > 0, "a report has no section with charts");
   const dead = await page.$$eval("a[href^='#']", (links) =>
     links.flatMap((link) => {
       const target = document.getElementById(decodeURI(link.hash.slice(1)));

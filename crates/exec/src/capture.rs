@@ -245,9 +245,10 @@ impl Capture {
             let ended = self.thread.join();
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         } else {
-            Err(io::Error::other(match is_open {
-                true => "its end is missing, because what reads it takes nothing",
-                false => "nothing reads it",
+            Err(io::Error::other(match (is_open, self.is_regular) {
+                (false, _) => "nothing reads it",
+                (true, false) => "its end is missing, because what reads it takes nothing",
+                (true, true) => "its end is missing, because the disk takes nothing",
             }))
         };
         let written = written.and_then(|()| match counts.lost.load(Ordering::Relaxed) {

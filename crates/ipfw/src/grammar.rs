@@ -98,15 +98,12 @@ pub fn parse_with(
 ) -> Result<Line, CommandError> {
     // A comment may be longer.
     let bytes = text.find('#').unwrap_or(text.len());
-    let too_long = |bytes| {
-        let at = Position {
-            line: number,
-            column: 1,
-        };
-        CommandError::new(ErrorKind::TooLong { bytes }, at)
+    let at = Position {
+        line: number,
+        column: 1,
     };
     if bytes > MOST_BYTES {
-        return Err(too_long(bytes));
+        return Err(CommandError::new(ErrorKind::TooLong { bytes }, at));
     }
     let words = token::words(text, number);
     let mut p = Parser::new(&words, compat);
@@ -121,9 +118,9 @@ pub fn parse_with(
         && bytes > MOST_BYTES / 4
         && matches!(command, Command::Add(_))
     {
-        let written = command.to_string().len() + ROOM_FOR_NUMBERS;
-        if written > MOST_BYTES {
-            return Err(too_long(written));
+        let bytes = command.to_string().len() + ROOM_FOR_NUMBERS;
+        if bytes > MOST_BYTES {
+            return Err(CommandError::new(ErrorKind::LongWritten { bytes }, at));
         }
     }
     let (warnings, notices) = p.into_warnings();

@@ -47,7 +47,12 @@ fn a_command_has_64_kib_at_most_and_a_comment_may_be_longer() {
     let rule = |options| format!("add allow ip from any to any{}", " dscp 10".repeat(options));
     assert!(canonical(&rule(1)).ends_with(" dscp af11"));
     assert!(parse(&rule(6500), 1, false).is_ok());
-    assert!(parse(&rule(6600), 1, false).is_err());
+    let (message, code, _) = refusal(&rule(6600));
+    assert!(
+        message.starts_with("the rule would have 66") && message.contains("when it is written"),
+        "{message}"
+    );
+    assert_eq!(code, 65);
 }
 
 #[test]

@@ -46,6 +46,16 @@ pub enum ErrorKind {
         /// Its length, without a comment.
         bytes: usize,
     },
+    /// A rule would be longer when it is written than a command may be.
+    #[error(
+        "the rule would have {bytes} bytes when it is written, as by `list`, which could not be read again: \
+         at most {most} are allowed; use several rules, or a table",
+        most = MOST_BYTES
+    )]
+    LongWritten {
+        /// The length that it would have.
+        bytes: usize,
+    },
     /// The first word is not a command.
     #[error("bad command `{0}'")]
     BadCommand(String),
@@ -190,6 +200,7 @@ impl ErrorKind {
             | ErrorKind::UnknownFlag(_)
             | ErrorKind::NoJson => EX_USAGE,
             ErrorKind::TooLong { .. }
+            | ErrorKind::LongWritten { .. }
             | ErrorKind::Unrecognised(_)
             | ErrorKind::Refused(_)
             | ErrorKind::OnlyFor { .. }

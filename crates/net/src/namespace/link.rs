@@ -103,6 +103,16 @@ pub enum LinkError {
     },
 }
 
+impl LinkError {
+    /// Whether the kernel says that there is no such interface.
+    pub fn is_absence(&self) -> bool {
+        match self {
+            LinkError::Kernel { source, .. } => source.raw_os_error() == Some(libc::ENODEV),
+            LinkError::Namespace(_) | LinkError::Name(_) => false,
+        }
+    }
+}
+
 impl Namespace {
     /// Connects to this namespace's interface tables.
     ///

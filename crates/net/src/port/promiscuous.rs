@@ -36,7 +36,8 @@ impl Promiscuity {
     }
 
     /// Requests promiscuous mode for the interface with this index, on behalf of a packet socket, and
-    /// verifies that the interface reports it. `look` returns its present state.
+    /// verifies that the interface reports it. `look` returns its present state; if it cannot, the kernel's
+    /// consent to the request counts.
     pub(super) fn ask(
         socket: &impl AsFd,
         index: u32,
@@ -48,7 +49,8 @@ impl Promiscuity {
         match look() {
             Ok(link) if link.is_promiscuous => Promiscuity::On,
             Ok(_) => Promiscuity::Refused("the interface is still not promiscuous".to_owned()),
-            Err(error) => Promiscuity::Refused(error.to_string()),
+            Err(error) if error.is_absence() => Promiscuity::Refused(error.to_string()),
+            Err(_) => Promiscuity::On,
         }
     }
 
@@ -131,5 +133,8 @@ mod tests {
         let gone = Promiscuity::ask_in(&socket, &namespace, "nosuch", left);
         assert_eq!(gone.is_on(), Some(false));
         assert!(gone.to_string().contains("nosuch"), "{gone}");
+        // Nobody could look, but the kernel did not refuse.
+        let unseen = || Err(LinkError::Name(String::new()));
+        assert_eq!(Promiscuity::ask(&socket, left, unseen), Promiscuity::On);
     }
 }

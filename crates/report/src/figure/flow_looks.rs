@@ -1,6 +1,8 @@
 //! The looks of flows: a colour each in a single run, and in several runs a dash each, in the colour of
 //! their run.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::panel::Look;
 use super::select::DIRECTIONS;
 use super::{COLOURS, DASHES};
@@ -33,15 +35,24 @@ pub fn names(report: &Report) -> Vec<(String, usize)> {
     (0..most).map(entry).collect()
 }
 
-/// Says that the dashes do not suffice for the flows of several runs.
+/// Says what the legend leaves open: that the dashes do not suffice for the flows of several runs, or that
+/// the flows of some runs have dashes of their own.
 pub fn repeated(report: &Report) -> Option<String> {
-    let different = DASHES.len() / rounds(report);
+    let rounds = rounds(report);
+    let different = DASHES.len() / rounds;
     let most = names(report).len();
-    (report.runs.len() > 1 && most > different).then(|| {
-        format!(
+    if report.runs.len() == 1 || most < 2 {
+        return None;
+    }
+    if most > different {
+        return Some(format!(
             "There are only {different} dashes for {most} flows, so some look alike: a picture of one run has a \
              colour for each flow."
-        )
+        ));
+    }
+    (rounds > 1).then(|| {
+        "The legend has the dashes of the flows of the first seven colours; runs that repeat a colour have other dashes."
+            .to_owned()
     })
 }
 
@@ -62,8 +73,8 @@ fn rounds(report: &Report) -> usize {
 
 /// The flows of a direction in all runs.
 ///
-/// Flows of different runs have one place if they have one name. A flow whose name is new shares the place
-/// of flows that its run does not have, so that runs with a flow each have a single place.
+/// Flows of different runs have one place if they have one name. Names share a place if no run has flows of
+/// both, so that runs with a flow each have a single place.
 struct Placed<'a> {
     /// Each flow with the look of its run, or none in a single run, and its place.
     flows: Vec<(usize, usize, &'a Flow)>,
@@ -71,8 +82,18 @@ struct Placed<'a> {
     names: Vec<Vec<&'a str>>,
 }
 
+/// The runs that have flows of a name, by their number in the report.
+type RunsOf<'a> = BTreeMap<&'a str, BTreeSet<usize>>;
+
 impl<'a> Placed<'a> {
     fn of(report: &'a Report, direction: Direction) -> Self {
+        let mut runs_of = RunsOf::new();
+        for (number, run) in report.runs.iter().enumerate() {
+            let flows = run.flows.iter();
+            for flow in flows.filter(|flow| flow.direction == direction) {
+                runs_of.entry(&flow.name).or_default().insert(number);
+            }
+        }
         let mut placed = Placed {
             flows: Vec::new(),
             names: Vec::new(),
@@ -83,10 +104,9 @@ impl<'a> Placed<'a> {
                 _ => run.look as usize,
             };
             let flows = run.flows.iter();
-            let flows: Vec<&Flow> = flows.filter(|flow| flow.direction == direction).collect();
             let mut taken: Vec<usize> = Vec::new();
-            for &flow in &flows {
-                let place = placed.place(flow, &flows, &taken);
+            for flow in flows.filter(|flow| flow.direction == direction) {
+                let place = placed.place(flow, &runs_of, &taken);
                 taken.push(place);
                 placed.flows.push((look, place, flow));
             }
@@ -94,13 +114,13 @@ impl<'a> Placed<'a> {
         placed
     }
 
-    /// Returns the place of one of the `flows` of a run, of which others are `taken`.
-    fn place(&mut self, flow: &'a Flow, flows: &[&Flow], taken: &[usize]) -> usize {
+    /// Returns the place of a flow of a run, which has others at the places that are `taken`.
+    fn place(&mut self, flow: &'a Flow, runs_of: &RunsOf<'_>, taken: &[usize]) -> usize {
         let name = flow.name.as_str();
-        let is_here = |name: &&str| flows.iter().any(|flow| flow.name == *name);
+        let meets = |other: &&str| !runs_of[name].is_disjoint(&runs_of[other]);
         let free = || (0..self.names.len()).filter(move |place| !taken.contains(place));
         let known = free().find(|place| self.names[*place].contains(&name));
-        let shared = || free().find(|place| !self.names[*place].iter().any(is_here));
+        let shared = || free().find(|place| !self.names[*place].iter().any(meets));
         let Some(place) = known.or_else(shared) else {
             self.names.push(vec![name]);
             return self.names.len() - 1;
@@ -181,6 +201,9 @@ mod tests {
         // The second run lacks the flow that is the first of the others.
         let report = of_flows(&[&["a", "b"], &["b"], &["b", "a"]]);
         assert_eq!(looks(&report), [0, 7, 8, 9, 2]);
+        // Each alone, then both: the two never share a dash.
+        let report = of_flows(&[&["cubic"], &["bbr"], &["cubic", "bbr"]]);
+        assert_eq!(looks(&report), [0, 8, 2, 9]);
         let report = of_flows(&[&["cubic"], &["bbr"]]);
         assert_eq!(looks(&report), [0, 1]);
         assert_eq!(names(&report), [("cubic, bbr".to_owned(), 0)]);
@@ -210,5 +233,7 @@ mod tests {
             "{said}"
         );
         assert_eq!(repeated(&of_flows(&[&flows])), None);
+        let said = repeated(&of_flows(&[&flows[..2]; 8])).expect("dashes that no legend shows");
+        assert!(said.starts_with("The legend has the dashes"), "{said}");
     }
 }

@@ -112,11 +112,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
             .into_iter()
             .any(|direction| exceeds_link(report, direction, figure.flows))
         {
-            sentences.push(
-                "Goodput above the rate of the link: TCP delivers in order, so the arrival of a lost packet's \
-                 copy releases all bytes behind it at once."
-                    .to_owned(),
-            );
+            sentences.push(above_link(report));
         }
         if panels
             .iter()
@@ -204,6 +200,16 @@ const fn shows_one_queue(kind: FigureKind) -> bool {
             | FigureKind::State
             | FigureKind::Box
     )
+}
+
+/// Says why goodput is above the rate of the link, as the page does (`aboveLink`).
+fn above_link(report: &Report) -> String {
+    let why = if report.runs.iter().any(|run| run.drops > 0.0) {
+        "TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once"
+    } else {
+        "it counts whole packets, and few of them fit into the time over which it is averaged"
+    };
+    format!("Goodput above the rate of the link: {why}.")
 }
 
 /// Whether a line of goodput is above the rate of the link by more than rounding.

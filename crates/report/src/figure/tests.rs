@@ -78,12 +78,16 @@ fn goodput_above_the_rate_of_the_link_is_explained() {
     let mut report = drawable();
     let explained = |report: &Report| {
         let drawn = svg(report, &Figure::time()).expect("there is something to draw");
-        drawn.contains("TCP delivers in order")
+        ["above the rate of the link", "a lost packet", "few of them"]
+            .map(|why| drawn.contains(why))
     };
     // 9.5 Mbit/s over 10 Mbit/s.
-    assert!(!explained(&report));
+    assert_eq!(explained(&report), [false; 3]);
     report.runs[0].flows[0].goodput_mbps = Series::new(vec![1.0, 2.0], vec![9.5, 11.0]);
-    assert!(explained(&report));
+    report.runs[0].drops = 0.0;
+    assert_eq!(explained(&report), [true, false, true]);
+    report.runs[0].drops = 1.0;
+    assert_eq!(explained(&report), [true, true, false]);
 }
 
 #[test]

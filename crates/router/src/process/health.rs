@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use sluice_net::namespace::{Interface, LinkError, Links, Namespace};
 use sluice_net::port::PortSpec;
@@ -169,11 +168,7 @@ fn state_of(found: Result<Interface, LinkError>) -> Option<InterfaceState> {
     match found {
         Ok(link) if link.is_up => Some(InterfaceState::Up),
         Ok(_) => Some(InterfaceState::Down),
-        Err(LinkError::Kernel { source, .. }) => {
-            let is_absent = Errno::from_io_error(&source) == Some(Errno::NODEV);
-            is_absent.then_some(InterfaceState::Gone)
-        }
-        Err(_) => None,
+        Err(error) => error.is_absence().then_some(InterfaceState::Gone),
     }
 }
 

@@ -74,9 +74,14 @@ impl Names {
         }
         let used = &mut self.used[number as usize];
         used.rules -= 1;
-        if used.rules == 0 {
-            self.numbers.remove(&used.name);
-            self.free.insert(number);
+        if used.rules > 0 {
+            return;
+        }
+        self.numbers.remove(&used.name);
+        self.free.insert(number);
+        // A lookup of all names passes every number up to the last one.
+        while self.used.pop_if(|last| last.rules == 0).is_some() {
+            self.free.remove(&(self.used.len() as u32));
         }
     }
 
@@ -94,7 +99,8 @@ impl Names {
 
     /// Returns whether rules mention the name with this number.
     pub fn is_used(&self, number: u32) -> bool {
-        self.used[number as usize].rules > 0
+        let used = self.used.get(number as usize);
+        used.is_some_and(|used| used.rules > 0)
     }
 }
 
@@ -124,7 +130,13 @@ mod tests {
         let all = 0..70_000;
         assert!(all.clone().all(|n| names.enter(&format!("client{n}")) == n));
         assert!(all.clone().all(|n| names.of(n) == format!("client{n}")));
-        all.clone().for_each(|number| names.leave(number));
+        names.leave(69_999);
+        names.leave(3);
+        assert_eq!(names.looked_up(ANY), 0..69_999);
+        (0..69_999)
+            .filter(|n| *n != 3)
+            .for_each(|number| names.leave(number));
+        assert_eq!((names.looked_up(ANY), names.free.len()), (0..0, 0));
         // Those of gone rules take no room.
         let mut others = all.map(|n| (n, format!("session{n}")));
         assert!(others.all(|(n, name)| names.enter(&name) == n));
