@@ -54,9 +54,8 @@ impl Collector<'_> {
         let internal = config
             .internal
             .and_then(|n| Some((n, self.layout.flowsets.get(&n)?)));
-        let flowsets = self.layout.flowsets.of_scheduler(number).map(|(n, _)| n);
         // Higher numbers are the queues of pipes.
-        let queues = flowsets.filter(|n| *n < STRIDE);
+        let queues = self.layout.flowsets.numbers_of(number, ..STRIDE);
         Some(SchedulerState {
             link: link_state(number, self.layout.link_of(number)),
             children: queues.filter(|n| config.internal != Some(*n)).collect(),

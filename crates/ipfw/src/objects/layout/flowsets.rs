@@ -78,6 +78,20 @@ impl Flowsets {
         })
     }
 
+    /// Iterates over the numbers in a range that a scheduler's flowsets have, in order.
+    pub fn numbers_of(
+        &self,
+        scheduler: u32,
+        numbers: impl RangeBounds<u32> + Clone,
+    ) -> impl Iterator<Item = u32> {
+        let of_scheduler = self.by_scheduler.get(&scheduler).into_iter();
+        let numbers = of_scheduler.flat_map(move |all| all.range(numbers.clone()));
+        numbers.map(|number| {
+            visit();
+            *number
+        })
+    }
+
     /// Iterates over the flowsets of all schedulers with numbers in a range, in order.
     pub fn range(
         &self,
