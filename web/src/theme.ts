@@ -1,7 +1,7 @@
 /**
  * Colours. Variants take the Okabe-Ito palette, which stays distinct under the common kinds of
  * colour blindness, darkened or lightened for the background. From the eighth variant on, the
- * colours repeat in other shades, for dots and bars, and with dashed lines. Each run has its number (`look`), so that it keeps its colour
+ * colours repeat in a darker shade, for dots and bars, and with dashed lines. Each run has its number (`look`), so that it keeps its colour
  * when only some runs are drawn.
  */
 import { SHADES, shaded } from "./maths/colour.ts";

@@ -89,7 +89,7 @@ impl Scratch {
             None => index::all(entries.len(), &mut self.candidates),
         }
         let has_jumps = start == ANYWHERE;
-        // Where rules with states are candidates only if they match. Else, all are.
+        // With these, a rule with states is a candidate only if it may match; without, all of them are.
         let mut lookups = rules.index.and_then(|index| index.lookups.as_ref());
         if has_jumps && let Some(all) = lookups.take() {
             all.add_all(&mut self.candidates);
@@ -108,7 +108,7 @@ impl Scratch {
         while let Some(from) = walk.pending.pop() {
             self.needed.clear();
             if let Some(lookups) = lookups {
-                lookups.find(entries, rules.disabled_sets, from, &mut self.needed);
+                lookups.find(entries, from, &mut self.needed);
             }
             let mut needed = self.needed.iter().copied().peekable();
             let visited = &mut self.visited;
@@ -299,6 +299,8 @@ pub(super) fn resumptions(entries: &[Entry]) -> Vec<u32> {
             }
         }
     }
+    places.sort_unstable();
+    places.dedup();
     places
 }
 

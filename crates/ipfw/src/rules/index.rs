@@ -51,10 +51,11 @@ const MOST_KEYS: usize = 16;
 /// evaluated for each flow. IPv4 has 32 masks without gaps, IPv6 has 128.
 const MOST_MASKS: usize = 48;
 
-/// With more names of states than this, or more places where a packet may enter the rules, every flow
-/// evaluates all rules with states.
+/// With more names of states than this, more places where packets may enter the rules, or more rules with
+/// both states and `prob`, every flow evaluates all rules with states.
 const MOST_NAMES: usize = 16;
-const MOST_JUMPS: usize = 64;
+const MOST_PLACES: usize = 64;
+const MOST_FOR_SOME: usize = 16;
 
 /// The rules, filed by a value that they ask for.
 pub(crate) struct Index {
@@ -75,9 +76,15 @@ pub(super) struct Lookups {
 }
 
 impl Index {
-    pub(super) fn new(entries: &[Entry], resumptions: Vec<u32>, hash: KeyedHash) -> Self {
+    /// Files the rules, without the lookups of those in disabled sets. `resumptions` has each place once.
+    pub(super) fn new(
+        entries: &[Entry],
+        disabled_sets: u32,
+        resumptions: Vec<u32>,
+        hash: KeyedHash,
+    ) -> Self {
         let mut masks = [Vec::new(), Vec::new()];
-        let lookups = Lookups::new(entries, &resumptions);
+        let lookups = Lookups::new(entries, disabled_sets, resumptions.len());
         // The conditions of each rule that it could be filed under.
         let choices: Vec<Vec<Vec<Key>>> = entries
             .iter()
@@ -136,20 +143,25 @@ impl Index {
 }
 
 impl Lookups {
-    /// Returns `None` if there are none, and also if packets may enter the rules at many places, or if
-    /// there are many names: then most lookups are needed, and every flow evaluates all rules with states.
-    fn new(entries: &[Entry], resumptions: &[u32]) -> Option<Self> {
+    /// Returns `None` if there are none, and also if packets may enter the rules at many places, if many
+    /// rules with states have `prob`, or if there are many names: then many lookups are needed, and every
+    /// flow evaluates all rules with states.
+    fn new(entries: &[Entry], disabled_sets: u32, resumptions: usize) -> Option<Self> {
         let (mut names, mut by_name) = (Vec::new(), Vec::<Vec<u32>>::new());
-        let mut jumps = resumptions.len();
+        let (mut places, mut for_some) = (resumptions, 0);
         for (rule, entry) in entries.iter().enumerate() {
+            if entry.is_disabled(disabled_sets) {
+                continue;
+            }
             match entry.rule.action {
                 Action::SkipTo(Target::TableArg) | Action::Call(Target::TableArg) => return None,
-                Action::SkipTo(_) | Action::Call(_) => jumps += 1,
+                Action::SkipTo(_) | Action::Call(_) => places += 1,
                 _ => {}
             }
             let Some(name) = entry.state else {
                 continue;
             };
+            for_some += usize::from(!entry.is_for_all());
             match names.iter().position(|known| *known == name) {
                 Some(place) => by_name[place].push(rule as u32),
                 None if names.len() == MOST_NAMES => return None,
@@ -159,7 +171,8 @@ impl Lookups {
                 }
             }
         }
-        (jumps <= MOST_JUMPS && !names.is_empty()).then_some(Lookups { by_name })
+        let are_few = places <= MOST_PLACES && for_some <= MOST_FOR_SOME;
+        (are_few && !names.is_empty()).then_some(Lookups { by_name })
     }
 
     /// Adds all rules with states to `candidates`, one bit each.
@@ -171,23 +184,14 @@ impl Lookups {
 
     /// Writes into `rules` those whose lookups a packet may need that enters the rules at `from`: for
     /// each name, the rules up to the first that looks it up for every packet.
-    pub(super) fn find(
-        &self,
-        entries: &[Entry],
-        disabled_sets: u32,
-        from: u32,
-        rules: &mut Vec<u32>,
-    ) {
+    pub(super) fn find(&self, entries: &[Entry], from: u32, rules: &mut Vec<u32>) {
         rules.clear();
         for of_name in &self.by_name {
             let first = of_name.partition_point(|rule| *rule < from);
             for rule in &of_name[first..] {
-                let entry = &entries[*rule as usize];
-                if entry.is_disabled(disabled_sets) {
-                    continue;
-                }
+                visit();
                 rules.push(*rule);
-                if entry.is_for_all() {
+                if entries[*rule as usize].is_for_all() {
                     break;
                 }
             }

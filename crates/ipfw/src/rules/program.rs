@@ -119,9 +119,11 @@ impl Programs {
         self.forget_flows();
     }
 
-    /// Returns an index of `entries`, which takes time in proportion to their number.
-    pub fn index_of(&self, entries: &[Entry]) -> Arc<Index> {
-        Arc::new(Index::new(entries, build::resumptions(entries), self.hash))
+    /// Returns an index of `entries`, which takes time in proportion to their number. It is valid until
+    /// rules or sets change.
+    pub fn index_of(&self, entries: &[Entry], disabled_sets: u32) -> Arc<Index> {
+        let resumptions = build::resumptions(entries);
+        Arc::new(Index::new(entries, disabled_sets, resumptions, self.hash))
     }
 
     /// Empties the cache, because tables have changed.
@@ -263,7 +265,7 @@ impl Programs {
         if self.index.is_none() {
             self.unindexed += 1;
             if entries.len() <= FEW_RULES || self.unindexed > FLOWS_BEFORE_INDEX {
-                self.index = Some(self.index_of(entries));
+                self.index = Some(self.index_of(entries, disabled_sets));
             }
         }
         let index = self.index.as_deref();

@@ -114,7 +114,7 @@ impl Rules {
     /// Returns what commands made of the rules.
     pub fn into_ruleset(self) -> Ruleset {
         let digest = Digest {
-            index: self.programs.index_of(&self.entries),
+            index: self.programs.index_of(&self.entries, self.disabled_sets),
             of_frames: of_frames(&self.entries, self.disabled_sets),
             has_states: any_has_states(&self.entries),
             visited: vec![0; self.entries.len()],

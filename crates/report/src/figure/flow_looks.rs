@@ -50,9 +50,11 @@ pub fn repeated(report: &Report) -> Option<String> {
              colour for each flow."
         ));
     }
-    (rounds > 1).then(|| {
-        "The legend has the dashes of the flows of the first seven colours; runs that repeat a colour have other dashes."
-            .to_owned()
+    let has_later = report.runs.iter().any(|run| run.look as usize >= COLOURS);
+    has_later.then(|| {
+        format!(
+            "The legend shows the dashes of runs 1 to {COLOURS}; the flows of later runs have other dashes."
+        )
     })
 }
 
@@ -234,6 +236,9 @@ mod tests {
         );
         assert_eq!(repeated(&of_flows(&[&flows])), None);
         let said = repeated(&of_flows(&[&flows[..2]; 8])).expect("dashes that no legend shows");
-        assert!(said.starts_with("The legend has the dashes"), "{said}");
+        assert!(
+            said.starts_with("The legend shows the dashes of runs 1 to 7"),
+            "{said}"
+        );
     }
 }

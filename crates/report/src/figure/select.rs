@@ -108,12 +108,7 @@ pub fn caption(report: &Report, figure: &Figure, panels: &[Panel]) -> String {
             sentences.push("Colours: runs; dashes: flows.".to_owned());
             sentences.extend(flow_looks::repeated(report));
         }
-        if DIRECTIONS
-            .into_iter()
-            .any(|direction| exceeds_link(report, direction, figure.flows))
-        {
-            sentences.push(above_link(report));
-        }
+        sentences.extend(above_link(report, figure.flows));
         if panels
             .iter()
             .any(|panel| panel.lines.iter().any(|line| line.look == Look::Reference))
@@ -202,27 +197,37 @@ const fn shows_one_queue(kind: FigureKind) -> bool {
     )
 }
 
-/// Says why goodput is above the rate of the link, as the page does (`aboveLink`).
-fn above_link(report: &Report) -> String {
-    let why = if report.runs.iter().any(|run| run.drops > 0.0) {
+/// Says why the goodput of some runs is above the rate of the link, as the page does (`aboveLink`).
+fn above_link(report: &Report, flows: FlowLines) -> Option<String> {
+    let of = |direction| exceeding(report, direction, flows);
+    let mut runs = DIRECTIONS.into_iter().flat_map(of).peekable();
+    runs.peek()?;
+    let why = if runs.any(|run| run.drops > 0.0) {
         "TCP delivers in order, so the arrival of a lost packet's copy releases all bytes behind it at once"
     } else {
         "it counts whole packets, and few of them fit into the time over which it is averaged"
     };
-    format!("Goodput above the rate of the link: {why}.")
+    Some(format!("Goodput above the rate of the link: {why}."))
 }
 
-/// Whether a line of goodput is above the rate of the link by more than rounding.
-fn exceeds_link(report: &Report, direction: Direction, flows: FlowLines) -> bool {
-    let panel = goodput_panel(report, direction, flows);
-    let of = |is_reference: bool| {
-        let lines = panel.lines.iter();
-        let lines = lines.filter(move |line| (line.look == Look::Reference) == is_reference);
-        let points = lines.flat_map(|line| line.pieces.iter().flatten());
-        points.map(|(_, value)| *value).fold(f64::NAN, f64::max)
+/// Returns the runs of which a line of goodput is above the rate of the link by more than rounding.
+fn exceeding(report: &Report, direction: Direction, flows: FlowLines) -> Vec<&Run> {
+    let links = link_lines(report, direction);
+    let points = links.iter().flat_map(|line| line.pieces.iter().flatten());
+    let rate = points.map(|(_, value)| *value).fold(f64::NAN, f64::max);
+    let is_above = |run: &&Run| {
+        let goodput = run.flows.iter();
+        let goodput = goodput.filter(|flow| flow.direction == direction);
+        let goodput = goodput.map(|flow| &flow.goodput_mbps);
+        let most = |series: &Series| series.value.iter().copied().fold(f64::NAN, f64::max);
+        // Without a common rate, the comparison with NaN is false.
+        let is_above = |series: &Series| most(series) > rate * 1.005;
+        match sums_flows(report, flows) {
+            true => is_above(&Series::sum(goodput, run.goodput_step_s)),
+            false => goodput.into_iter().any(is_above),
+        }
     };
-    // Without a common rate, the comparison with NaN is false.
-    of(false) > of(true) * 1.005
+    report.runs.iter().filter(is_above).collect()
 }
 
 /// Whether a kind of figure has statistics of delays. In a window of time, they are of all its delays.
