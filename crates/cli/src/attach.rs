@@ -67,6 +67,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     if !args.link.is_given() {
         return Err(Error::NoLink);
     }
+    args.link.warn();
     let target = match (&args.netns, args.pid) {
         (Some(name), _) => Target::Name(name.clone()),
         (None, pid) => Target::Process(pid.unwrap_or_default()),

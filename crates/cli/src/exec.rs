@@ -122,6 +122,7 @@ pub(crate) fn exit_if_abandoned(status: u8) {
 }
 
 fn try_run(args: &Args) -> Result<u8, Error> {
+    args.link.warn();
     if args.proxy {
         return through_proxy(args);
     }

@@ -61,6 +61,16 @@ impl LinkArgs {
         words.link.is_some() || !words.options.is_empty() || !words.sets.is_empty() || has_trace
     }
 
+    /// Warns of a value that is accepted, but is rarely what was meant.
+    pub fn warn(&self) {
+        let loss = self.loss.as_deref().map(str::trim);
+        if let Some(loss) = loss.filter(|loss| loss.parse::<f64>() == Ok(1.0)) {
+            eprintln!(
+                "sluice: warning: `--loss {loss}` loses all packets; one packet in a hundred is `--loss 1%`"
+            );
+        }
+    }
+
     /// Returns the description of the link.
     pub fn words(&self) -> LinkWords {
         LinkWords {

@@ -115,6 +115,7 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 fn try_run(args: &Args) -> Result<u8, Error> {
+    args.link.warn();
     let settings = Settings {
         link: args.link.words(),
         congestion_control: sluice_proxy::congestion_control(args.cc.as_deref())?,

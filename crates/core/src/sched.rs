@@ -68,7 +68,8 @@ pub trait Discipline {
         size_of_val(self)
     }
 
-    /// Visits the variables of the algorithm, each with the number of its queue.
+    /// Visits the variables of the algorithm, each with the number of its queue. Of the queues of
+    /// flows, only those that may hold packets are visited.
     fn state(&self, visit: &mut dyn FnMut(u32, &'static str, StateValue)) {
         let _ = visit;
     }
