@@ -41,7 +41,11 @@ fn wrong_words_get_clear_messages() {
             "did you mean `cubic`?",
         ),
         (&[], 125, "nothing to do"),
-        (&["--loss", "1"], 125, "one packet in a hundred is `--loss 1%`"),
+        (
+            &["--loss", "1"],
+            125,
+            "one packet in a hundred is `--loss 1%`",
+        ),
         (&["--map", "5433:db"], 2, "PORT:HOST:PORT"),
         (
             &["--map", unresolvable.as_str()],

@@ -6,18 +6,23 @@
 //! bridges when the router gives signs of life again. A router that is started later removes them
 //! itself ([`take_back`]), since the guardian ends after the router.
 //!
-//! While a bridge stands and the router resumes, both forward for some milliseconds: frames may arrive
-//! twice, but nothing circulates, because neither receives what the other sends.
+//! A router that resumes discards what its bridges have forwarded meanwhile ([`Bridging`]). Until the
+//! guardian has removed them, both forward for some milliseconds: frames may arrive twice, but nothing
+//! circulates, because neither receives what the other sends.
 
+use std::fmt;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use sluice_core::Time;
 
+use crate::clock::Clock;
 use crate::confine::{Confinement, Keep, User, confine};
 use crate::namespace::{Interface, LinkError, Links, Namespace};
-use crate::sys;
+use crate::sys::{self, SharedNumber};
 
 /// The two interfaces of a bridge.
 pub type Pair = [String; 2];
@@ -26,6 +31,48 @@ pub type Pair = [String; 2];
 #[derive(Debug)]
 pub struct Guardian {
     life: PipeWriter,
+    bridging: Bridging,
+}
+
+/// When the bridges of a guardian last took over. Clones are equal, also in the guardian's process.
+#[derive(Clone)]
+pub struct Bridging {
+    /// The reading of CLOCK_MONOTONIC in ns; zero for never.
+    began: SharedNumber,
+}
+
+impl Bridging {
+    /// Nothing has taken over yet.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new() -> io::Result<Bridging> {
+        let began = SharedNumber::new()?;
+        Ok(Bridging { began })
+    }
+
+    /// Notes that bridges over all pairs forward from now on.
+    pub fn begin(&self) {
+        let now = sys::clock_ns(libc::CLOCK_MONOTONIC);
+        self.began.get().store(now, Ordering::Release);
+    }
+
+    /// Notes that it is not known what forwards.
+    pub fn forget(&self) {
+        self.began.get().store(0, Ordering::Release);
+    }
+
+    /// Returns when bridges over all pairs last began to forward. They may be gone again.
+    pub fn began(&self, clock: &Clock) -> Option<Time> {
+        let began = self.began.get().load(Ordering::Acquire);
+        (began > 0).then(|| clock.at_monotonic(began))
+    }
+}
+
+impl fmt::Debug for Bridging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bridging").field(self.began.get()).finish()
+    }
 }
 
 /// The reasons why there is no guardian.
@@ -51,6 +98,8 @@ impl Guardian {
         pairs: &[Pair],
         user: Option<User>,
     ) -> Result<Guardian, GuardianError> {
+        let bridging = Bridging::new()?;
+        let of_child = bridging.clone();
         let (signs, life) = io::pipe()?;
         let (mut verdict, mut told) = io::pipe()?;
         let ours = [life.as_raw_fd(), verdict.as_raw_fd()];
@@ -65,7 +114,7 @@ impl Guardian {
             match prepare(namespace, pairs, user) {
                 Ok(links) => {
                     drop(told);
-                    Watch::new(links, pairs).run(signs);
+                    Watch::new(links, pairs, &of_child).run(signs);
                 }
                 Err(why) => drop(told.write_all(why.as_bytes())),
             }
@@ -78,7 +127,12 @@ impl Guardian {
         }
         let flags = fcntl_getfl(&life).map_err(io::Error::from)?;
         fcntl_setfl(&life, flags | OFlags::NONBLOCK).map_err(io::Error::from)?;
-        Ok(Guardian { life })
+        Ok(Guardian { life, bridging })
+    }
+
+    /// Returns what tells when the bridges last took over.
+    pub fn bridging(&self) -> Bridging {
+        self.bridging.clone()
     }
 
     /// Makes the guardian create the bridges if this process ends or drops this. Silence counts from the
@@ -197,10 +251,11 @@ struct Watch<'a> {
     has_begun: bool,
     /// The names of the bridges that stand.
     made: Vec<String>,
+    bridging: &'a Bridging,
 }
 
 impl Watch<'_> {
-    fn new(links: Links, pairs: &[Pair]) -> Watch<'_> {
+    fn new<'a>(links: Links, pairs: &'a [Pair], bridging: &'a Bridging) -> Watch<'a> {
         Watch {
             links,
             pairs,
@@ -208,6 +263,7 @@ impl Watch<'_> {
             is_complete: false,
             has_begun: false,
             made: Vec::new(),
+            bridging,
         }
     }
 
@@ -270,6 +326,7 @@ impl Watch<'_> {
     fn take_over(&mut self, why: &str) -> Result<(), String> {
         if let Some(name) = self.removed() {
             self.is_complete = true;
+            self.bridging.forget();
             say(&format!(
                 "kernel bridge {name} was removed by another program: no other one is created"
             ));
@@ -293,6 +350,7 @@ impl Watch<'_> {
         self.is_complete = failure.is_none();
         let was_silent = std::mem::replace(&mut self.is_silent, true);
         let Some(error) = failure else {
+            self.bridging.begin();
             return Ok(());
         };
         if !was_silent {

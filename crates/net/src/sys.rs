@@ -537,8 +537,7 @@ impl SharedMap {
         )
     }
 
-    /// Maps zeroed memory that belongs to no file.
-    #[cfg(test)]
+    /// Maps zeroed memory that belongs to no file. Child processes share it.
     pub(crate) fn anonymous(length: usize) -> io::Result<SharedMap> {
         // Miri has no memory shared between processes, but threads share this as well.
         let sharing = if cfg!(miri) {

@@ -167,6 +167,7 @@ fn warning(
         "log_lost" => "entries lost",
         "call_loop" => "packets met a limit",
         "states_evicted" => "states removed",
+        "bridged" => "packets not sent again",
         "busy" | "late" => "commands refused",
         _ if name.starts_with("http_") => "requests refused",
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
@@ -212,11 +213,16 @@ fn count(status: &Status, name: &str) -> u64 {
 /// The counters of what a router refuses, except for refused commands and reloads, which have lines as
 /// changes of the configuration, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 47] = [
+const REFUSALS: [(&str, &str); 48] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
          workers (pipe N belongs to worker N modulo --workers)",
+    ),
+    (
+        "bridged",
+        "the kernel bridge of --fail-open forwarded them while the packet loop hung; look for what stopped \
+         the router",
     ),
     (
         "no_slot",

@@ -1,5 +1,6 @@
 //! A kernel bridge forwards while no router does (`--fail-open`).
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -99,6 +100,16 @@ impl Site {
         }
     }
 
+    /// Returns the status of the router.
+    fn status(&self) -> Value {
+        let mut stream = UnixStream::connect(self.folder.path().join("s")).unwrap();
+        stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let reply: Value = serde_json::from_str(&line).unwrap();
+        reply["status"].clone()
+    }
+
     /// Returns the bridges of guardians.
     fn bridges(&self) -> Vec<String> {
         let all = self.middle.links().unwrap().interfaces().unwrap();
@@ -135,8 +146,8 @@ struct Traffic {
     sender: JoinHandle<Duration>,
     /// Returns the longest pause of a thread that wakes up as often, for each core.
     cores: Vec<JoinHandle<Duration>>,
-    /// Returns how many have arrived.
-    receiver: JoinHandle<u32>,
+    /// Returns how often each has arrived, by number.
+    receiver: JoinHandle<BTreeMap<u32, u32>>,
 }
 
 /// Ends the threads of a traffic when it is dropped.
@@ -190,18 +201,18 @@ impl Traffic {
         let (ends, latest) = (Arc::clone(&is_over), Arc::clone(&arrived));
         let receiver = std::thread::spawn(move || {
             // Some arrive twice, when router and bridge both forward.
-            let mut seen = std::collections::BTreeSet::new();
+            let mut seen = BTreeMap::new();
             loop {
                 let mut words = [[0; 4]; 2];
                 match to.recv(words.as_flattened_mut()) {
                     Ok(_) => {
                         let [traffic, number] = words.map(u32::from_ne_bytes);
                         if traffic == own {
-                            seen.insert(number);
+                            *seen.entry(number).or_insert(0) += 1;
                             latest.fetch_max(number + 1, Ordering::SeqCst);
                         }
                     }
-                    Err(_) if ends.load(Ordering::SeqCst) => return seen.len() as u32,
+                    Err(_) if ends.load(Ordering::SeqCst) => return seen,
                     Err(_) => {}
                 }
             }
@@ -239,8 +250,8 @@ impl Traffic {
         drop(self.is_over);
         let cores = self.cores.into_iter().map(|core| core.join().unwrap());
         let longest = cores.fold(self.sender.join().unwrap(), Duration::max);
-        let arrived = self.receiver.join().unwrap();
-        (self.sent.load(Ordering::SeqCst) - arrived, longest)
+        let arrived = self.receiver.join().unwrap().len();
+        (self.sent.load(Ordering::SeqCst) - arrived as u32, longest)
     }
 
     /// Stops it. Checks that the packets of a second were lost at most, the bound that `--fail-open`
@@ -323,6 +334,36 @@ fn a_hung_router_costs_a_second_at_most_and_takes_over_when_it_continues() {
     assert!(site.bridges().is_empty());
 }
 
+/// What a hung router received waits in its ports.
+#[test]
+fn a_router_that_continues_discards_what_the_bridge_has_forwarded() {
+    let site = Site::new();
+    let (mut child, _stderr, _) = site.start(&[]);
+    let traffic = Traffic::start(&site);
+    traffic.pass();
+    child.signal(Signal::STOP);
+    site.wait_for_bridges(1);
+    traffic.pass();
+    // The guardian notes that its bridge stands after it has created it.
+    traffic.send(20);
+    let first = traffic.sent.load(Ordering::SeqCst);
+    traffic.send(100);
+    let end = traffic.sent.load(Ordering::SeqCst);
+    // What is on its way when the router continues may be forwarded by both.
+    traffic.send(10);
+    child.signal(Signal::CONT);
+    site.wait_for_bridges(0);
+    traffic.pass();
+    let discarded = site.status()["lost"]["bridged"].as_u64().unwrap();
+    assert!(discarded >= 100, "{discarded}");
+    drop(traffic.is_over);
+    let arrived = traffic.receiver.join().unwrap();
+    let counts: Vec<_> = (first..end).map(|number| arrived.get(&number)).collect();
+    assert!(counts.iter().all(|count| *count == Some(&1)), "{counts:?}");
+    child.signal(Signal::TERM);
+    assert!(child.0.wait().unwrap().success());
+}
+
 /// The other threads run, among them the one that gives signs of life. The process does not end, because the
 /// loop may continue.
 #[test]
@@ -358,14 +399,7 @@ fn a_loop_that_hangs_alone_costs_a_second_at_most_and_takes_over_when_it_continu
 fn a_guardian_that_is_killed_is_reported() {
     let site = Site::new();
     let (mut child, mut stderr, _) = site.start(&[]);
-    let fail_open = || {
-        let mut stream = UnixStream::connect(site.folder.path().join("s")).unwrap();
-        stream.write_all(b"{\"do\":\"status\"}\n").unwrap();
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line).unwrap();
-        let reply: Value = serde_json::from_str(&line).unwrap();
-        reply["status"]["fail_open"].clone()
-    };
+    let fail_open = || site.status()["fail_open"].clone();
     assert_eq!(fail_open(), true);
     // Linux's proc(5): the children of the thread that starts the router.
     let id = child.0.id();

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-use super::check;
+use super::{SharedMap, check};
 
 /// Returns the set of `signals`.
 pub(crate) fn signal_set(signals: &[libc::c_int]) -> libc::sigset_t {
@@ -142,6 +143,21 @@ pub(crate) fn in_child(work: impl FnOnce()) -> io::Result<Pid> {
         unsafe { libc::_exit(0) };
     }
     Ok(Pid::from_raw(child).expect("a child has a number above 0"))
+}
+
+/// A number that this process and its later children share, zero at first.
+#[derive(Clone)]
+pub(crate) struct SharedNumber(SharedMap);
+
+impl SharedNumber {
+    pub(crate) fn new() -> io::Result<SharedNumber> {
+        SharedMap::anonymous(size_of::<AtomicU64>()).map(SharedNumber)
+    }
+
+    pub(crate) fn get(&self) -> &AtomicU64 {
+        // SAFETY: the mapping begins at a page, lives as long as `self`, and is only accessed here.
+        unsafe { AtomicU64::from_ptr(self.0.at(0).cast()) }
+    }
 }
 
 /// Closes descriptors that nothing else in this process uses.

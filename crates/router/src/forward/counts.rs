@@ -28,11 +28,14 @@ pub enum LostFrame {
     /// The packet was for another worker, which was too far behind
     /// ([`Exchange`](super::Exchange)).
     HandOver,
+    /// A kernel bridge had forwarded the frame while the loop hung
+    /// ([`Forwarder::resume_after`](super::Forwarder::resume_after)).
+    Bridged,
 }
 
 impl LostFrame {
     /// Every cause, in the order of the counters.
-    pub const ALL: [LostFrame; 9] = [
+    pub const ALL: [LostFrame; 10] = [
         LostFrame::Malformed,
         LostFrame::NoSlot,
         LostFrame::Blocked,
@@ -42,6 +45,7 @@ impl LostFrame {
         LostFrame::OverShare,
         LostFrame::Denied,
         LostFrame::HandOver,
+        LostFrame::Bridged,
     ];
 
     /// Returns the cause as one word.
@@ -56,16 +60,17 @@ impl LostFrame {
             LostFrame::OverShare => "over_share",
             LostFrame::Denied => "denied",
             LostFrame::HandOver => "hand_over",
+            LostFrame::Bridged => "bridged",
         }
     }
 }
 
 /// The counters of one lane. The `received` frames of its ports are the sum of `whole`, `plain`,
 /// `bypassed`, `split`, `lost(Malformed)`, `lost(NoExit)`, `lost(TinySegments)`, `lost(Evasive)`,
-/// `lost(Denied)` and `lost(OverShare)`, unless that lost a segment. The `admitted` packets, which
-/// include segments, are `sent + dropped + held + lost(Blocked) + lost(HandOver)`, unless a link copied
-/// some. Between workers, this holds for their sums only. A super-packet that was admitted whole counts
-/// once in all of them.
+/// `lost(Denied)`, `lost(Bridged)` and `lost(OverShare)`, unless that lost a segment. The `admitted`
+/// packets, which include segments, are `sent + dropped + held + lost(Blocked) + lost(HandOver)`, unless a
+/// link copied some. Between workers, this holds for their sums only. A super-packet that was admitted
+/// whole counts once in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneCounts {
     /// Super-packets that were split.

@@ -2,6 +2,7 @@
 
 mod files;
 mod handed;
+mod substitute;
 
 pub use files::FileTime;
 
@@ -9,9 +10,11 @@ use std::os::fd::BorrowedFd;
 
 use sluice_core::{Cx, Rng, Span, Time};
 use sluice_net::Clock;
+use sluice_net::guardian::Bridging;
 use sluice_net::port::{CacheWarmer, Counters, Interest, Pool, Port, Slot, Spin, Waiter, Watch};
 use sluice_wire::frame::FlowHasher;
 
+use self::substitute::Substitute;
 use super::{Exchange, Lane, LaneCounts, Lateness, LostFrame, Observer, PortNumber, Queueing};
 
 /// The ports, the memory of their frames, and the lanes between them: everything that one thread
@@ -37,6 +40,8 @@ pub struct Forwarder<P, Q: Queueing, O = ()> {
     has_shares: bool,
     /// The exchange with other workers.
     exchange: Option<Exchange>,
+    /// What forwards while this hangs.
+    substitute: Option<Substitute>,
 }
 
 /// The options of a lane.
@@ -105,6 +110,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
             warmer: None,
             has_shares: false,
             exchange: None,
+            substitute: None,
         }
     }
 
@@ -125,6 +131,12 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// at one port leaves memory for the others.
     pub fn share_pool(&mut self) {
         self.has_shares = true;
+    }
+
+    /// Discards frames that kernel bridges between the same ports have forwarded while this loop hung
+    /// ([`LostFrame::Bridged`]). Expects a turn every 100 ms at least.
+    pub fn resume_after(&mut self, bridging: Bridging) {
+        self.substitute = Some(Substitute::new(bridging, self.clock.now()));
     }
 
     /// Sets what keeps the kernel's send path in the processor's caches while the loop busy-polls
@@ -166,6 +178,9 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
     /// also ends when `also` becomes readable. Returns whether it has.
     pub fn turn(&mut self, until: Option<Time>, also: Option<BorrowedFd<'_>>) -> bool {
         let start = self.clock.now();
+        if let Some(substitute) = &mut self.substitute {
+            substitute.note_turn(start, &self.clock);
+        }
         self.receive_handed();
         self.receive();
         let now = self.clock.now();
@@ -372,12 +387,22 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 }
             }
             let now = self.clock.now();
+            let substitute = self.substitute.as_mut().map(|substitute| {
+                substitute.note_turn(now, &self.clock);
+                &*substitute
+            });
             self.lanes[lane].expect(&self.received, number, &self.pool);
             for slot in self.received.drain(..) {
                 // No arrival may be in the future, whatever a port's stamps say: the queues would
                 // wait for it.
                 let arrival = self.pool.arrival(slot).map_or(now, |stamp| stamp.min(now));
                 let (pool, outboxes) = (&mut self.pool, &mut self.outboxes);
+                if substitute.is_some_and(|substitute| substitute.has_forwarded(arrival)) {
+                    let counts = self.lanes[lane].counts_mut();
+                    counts.lose_at(number, LostFrame::Bridged, 1);
+                    pool.free(slot);
+                    continue;
+                }
                 if !self.lanes[lane].is_astray(slot, number, arrival, pool) {
                     self.lanes[lane].admit(slot, number, arrival, pool, outboxes);
                 }

@@ -12,6 +12,7 @@ use sluice_ipfw::watch::Watching;
 use sluice_ipfw::{Batch, Draft, Firewall, Interface, LogEntry, Output, Survey, Worker};
 use sluice_net::Clock;
 use sluice_net::confine::{Confined, Keep};
+use sluice_net::guardian::Bridging;
 use sluice_net::port::{CacheWarmer, Loss, Pool, Port, Spin};
 
 use super::ports::PortTime;
@@ -50,6 +51,8 @@ pub(super) struct LoopSettings {
     /// Whether both directions of a flow with ports arrive at the same worker.
     pub(super) keeps_flows: bool,
     pub(super) health: Arc<Health>,
+    /// When a guardian's bridges forwarded in place of this loop.
+    pub(super) bridging: Option<Bridging>,
 }
 
 /// The loop's thread.
@@ -109,6 +112,9 @@ impl Loop {
         forwarder.set_slack(start.slack);
         forwarder.keep_warm(start.warmer);
         forwarder.share_pool();
+        if let Some(bridging) = start.bridging {
+            forwarder.resume_after(bridging);
+        }
         let lane = LaneOptions {
             from: start.receives_from.as_ref().map_or(&all[..], |own| own),
             seed: start.engine.hash_key.unwrap_or(start.engine.seed),

@@ -259,6 +259,7 @@ impl Router {
         let cores = cores::allowed()?.len();
         let wants_real_time = count == 1 || cores > count;
         let ending = Ending::new();
+        let bridging = guardian.as_deref().map(Guardian::bridging);
         let (mut threads, mut pulses) = (Vec::new(), Vec::new());
         let mut failure = None;
         let parts = inboxes.into_iter().zip(exchanges).zip(ports).zip(memories);
@@ -294,6 +295,7 @@ impl Router {
                 },
                 keeps_flows: opened.keeps_flows,
                 health: Arc::clone(&health),
+                bridging: bridging.clone(),
             };
             let pulse = Arc::new(AtomicU64::new(0));
             pulses.push(Arc::clone(&pulse));

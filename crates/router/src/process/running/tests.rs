@@ -120,6 +120,7 @@ fn settings(
         receives_from: None,
         keeps_flows: true,
         health: Arc::new(Health::new(&[], Arc::new(Namespace::current().unwrap()))),
+        bridging: None,
     }
 }
 
