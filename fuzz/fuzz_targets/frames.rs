@@ -32,6 +32,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         if let Ok(whole) = SuperPacket::new(&view, &vnet) {
             segments(&whole, head, &frame[head.len()..]);
         }
+        if let Ok(whole) = SuperPacket::in_tunnel(&view, &vnet, head) {
+            segments(&whole, head, &frame[head.len()..]);
+        }
         let (mut trimmed, mut shorter) = (head.to_vec(), view);
         if trim(&mut trimmed, &mut shorter, &vnet) {
             let again = parse_head(&trimmed, shorter.frame_len as usize, link);

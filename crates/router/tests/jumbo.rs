@@ -1,8 +1,9 @@
-//! Jumbo packets in super-packets through a pipe that splits them, live.
+//! Super-packets that a router splits, live: jumbo packets, and those inside a tunnel.
 //!
 //! `client -- router -- server`, each in its own namespace, over veth pairs with segmentation
-//! offload. In a VLAN, a program beside each host tags its frames. The test needs root or its capabilities and fails without them. It runs alone because
-//! it measures (`make test-live`).
+//! offload. In a VLAN, a program beside each host tags its frames. The tests need root or its
+//! capabilities, and the kernel's VXLAN, and fail without them. They run alone because they measure (`make
+//! test-live`).
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -18,11 +19,39 @@ use sluice_router::process::{Router, Settings};
 
 const RATE_MBIT: f64 = 100.0;
 
-fn address(is_v6: bool, number: u8) -> IpAddr {
+/// What the frames of the two hosts pass the router in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Vlan,
+    Vxlan,
+}
+
+/// Returns the address of a host on the link, or in the tunnel.
+fn address(way: Way, is_v6: bool, number: u8) -> IpAddr {
+    let network = if way == Way::Vxlan { 2 } else { 1 };
     match is_v6 {
-        false => IpAddr::from([10, 0, 1, number]),
-        true => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(number)]),
+        false => IpAddr::from([10, 0, network, number]),
+        true => IpAddr::from([0xfd00, network.into(), 0, 0, 0, 0, 0, number.into()]),
     }
+}
+
+/// Creates the end of a tunnel (ip-link(8)) between the addresses of two hosts.
+fn add_tunnel(host: &Namespace, is_v6: bool, [own, other]: [u8; 2]) {
+    let [local, remote] = [own, other].map(|number| address(Way::Plain, is_v6, number));
+    let words = format!(
+        "link add tunnel type vxlan id 7 local {local} remote {remote} dstport 4789 dev eth0 udpcsum"
+    );
+    let added = host.enter(|| Command::new("ip").args(words.split(' ')).status());
+    assert!(added.unwrap().unwrap().success(), "ip {words}");
+    let mut links = host.links().unwrap();
+    for is_v6 in [false, true] {
+        let length = if is_v6 { 64 } else { 24 };
+        links
+            .add_address("tunnel", address(Way::Vxlan, is_v6, own), length)
+            .unwrap();
+    }
+    links.set_up("tunnel", true).unwrap();
 }
 
 /// Two hosts, and the two ports of a router between them.
@@ -79,13 +108,13 @@ fn connect(ends: [(&Namespace, &str, u8); 2], mtu: u32) {
     }
 }
 
-/// Two hosts on one network of this MTU. With tags, the router is in a VLAN of it.
-fn network(mtu: u32, is_tagged: bool) -> Network {
+/// Two hosts on one network of this MTU, the router in between. A tunnel uses IPv4 or IPv6 itself.
+fn network(mtu: u32, way: Way, is_v6: bool) -> Network {
     let create = |name| Namespace::create(name).expect("the test may create namespaces");
     let [client, middle, server] = ["client", "middle", "server"].map(create);
     let mut taggers = Vec::new();
     for (host, port, number) in [(&client, "left", 2), (&server, "right", 3)] {
-        if is_tagged {
+        if way == Way::Vlan {
             let between = create("tags");
             between.silence_ipv6().unwrap();
             connect(
@@ -105,11 +134,14 @@ fn network(mtu: u32, is_tagged: bool) -> Network {
         }
         let mut links = host.links().unwrap();
         links
-            .add_address("eth0", address(false, number), 24)
+            .add_address("eth0", address(Way::Plain, false, number), 24)
             .unwrap();
         links
-            .add_address("eth0", address(true, number), 64)
+            .add_address("eth0", address(Way::Plain, true, number), 64)
             .unwrap();
+        if way == Way::Vxlan {
+            add_tunnel(host, is_v6, [number, 5 - number]);
+        }
     }
     Network {
         taggers,
@@ -119,9 +151,9 @@ fn network(mtu: u32, is_tagged: bool) -> Network {
     }
 }
 
-/// Sends over TCP for three seconds, while another thread receives.
-fn transfer(client: &Namespace, server: &Namespace, is_v6: bool) {
-    let to = SocketAddr::new(address(is_v6, 3), 5001);
+/// Sends over TCP for this time, while another thread receives.
+fn transfer(client: &Namespace, server: &Namespace, to: IpAddr, time: Duration) {
+    let to = SocketAddr::new(to, 5001);
     let listener = server.enter(|| TcpListener::bind(to).unwrap()).unwrap();
     let receiver = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
@@ -132,7 +164,7 @@ fn transfer(client: &Namespace, server: &Namespace, is_v6: bool) {
     let timeout = Some(Duration::from_secs(5));
     stream.set_write_timeout(timeout).unwrap();
     let (bytes, start) = (vec![7; 1 << 20], Instant::now());
-    while start.elapsed() < Duration::from_secs(3) {
+    while start.elapsed() < time {
         let _ = stream.write(&bytes);
     }
     // The receiver does not wait for data left in the socket.
@@ -140,28 +172,39 @@ fn transfer(client: &Namespace, server: &Namespace, is_v6: bool) {
     drop(receiver);
 }
 
+/// Returns the settings of a router between the two hosts.
+fn settings(network: &Network, config: Option<PathBuf>) -> Settings {
+    let mut settings = Settings::new("left".parse().unwrap(), "right".parse().unwrap());
+    let namespace = format!("/proc/self/fd/{}", network.middle.as_fd().as_raw_fd());
+    settings.namespace = Some(PathBuf::from(namespace));
+    settings.engine.accepts_by_default = true;
+    settings.config = config;
+    settings
+}
+
 /// Returns the rate of a pipe of 100 Mbit/s in the second and third second of a transfer, including
 /// link headers, in Mbit/s.
-fn rate(mtu: u32, is_v6: bool, is_tagged: bool) -> f64 {
-    let network = network(mtu, is_tagged);
-    let (client, middle, server) = (&network.client, &network.middle, &network.server);
-    assert_eq!(network.taggers.len(), if is_tagged { 2 } else { 0 });
+fn rate(mtu: u32, is_v6: bool, way: Way) -> f64 {
+    let network = network(mtu, way, is_v6);
+    let (client, server) = (&network.client, &network.server);
+    assert_eq!(network.taggers.len(), if way == Way::Vlan { 2 } else { 0 });
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("rules");
+    let packets = match way {
+        Way::Vxlan => "udp from any to any 4789",
+        Way::Plain | Way::Vlan => "tcp from any to any 5001",
+    };
     // Half a second of queue, more than a sender keeps in flight (tcp_wmem of tcp(7): 4 MiB): TCP loses
     // nothing, and never waits for a timeout.
     let rules = format!(
-        "pipe 1 config bw {RATE_MBIT}Mbit/s queue 6250KBytes\nadd 100 pipe 1 tcp from any to any 5001 out\n"
+        "pipe 1 config bw {RATE_MBIT}Mbit/s queue 6250KBytes\nadd 100 pipe 1 {packets} out\n"
     );
     std::fs::write(&config, rules).unwrap();
-    let mut settings = Settings::new("left".parse().unwrap(), "right".parse().unwrap());
-    let namespace = format!("/proc/self/fd/{}", middle.as_fd().as_raw_fd());
-    settings.namespace = Some(PathBuf::from(namespace));
-    settings.engine.accepts_by_default = true;
-    settings.config = Some(config);
+    let settings = settings(&network, Some(config));
     let router = Router::start(&settings).unwrap();
     let measured = std::thread::scope(|scope| {
-        let transfer = scope.spawn(|| transfer(client, server, is_v6));
+        let to = address(way, is_v6, 3);
+        let transfer = scope.spawn(move || transfer(client, server, to, Duration::from_secs(3)));
         // The loop sends what is due between two requests. Only the second answer is sure to count all
         // that was due when it was given, however long the loop had paused before.
         let status = || router.status().and_then(|_| router.status()).unwrap();
@@ -182,7 +225,7 @@ fn rate(mtu: u32, is_v6: bool, is_tagged: bool) -> f64 {
         panic!("two ports: {status}");
     };
     assert!(left.received > 0, "MTU {mtu}: {status}");
-    if is_tagged {
+    if way != Way::Plain {
         assert!(left.received < right.sent, "no super-packet: {status}");
     }
     measured
@@ -190,23 +233,41 @@ fn rate(mtu: u32, is_v6: bool, is_tagged: bool) -> f64 {
 
 #[test]
 fn jumbo_super_packets_fill_a_slow_pipe() {
-    for (mtu, is_v6, is_tagged) in [
-        (1900, false, false),
-        (2100, false, false),
-        (9000, false, false),
-        (9000, true, false),
-        (9000, false, true),
-        (9000, true, true),
-        (65_535, false, false),
-        (65_535, true, false),
+    for (mtu, is_v6, way) in [
+        (1900, false, Way::Plain),
+        (2100, false, Way::Plain),
+        (9000, false, Way::Plain),
+        (9000, true, Way::Plain),
+        (9000, false, Way::Vlan),
+        (9000, true, Way::Vlan),
+        (65_535, false, Way::Plain),
+        (65_535, true, Way::Plain),
+        (1500, false, Way::Vxlan),
+        (1500, true, Way::Vxlan),
+        (9000, true, Way::Vxlan),
     ] {
-        let mbit = rate(mtu, is_v6, is_tagged);
-        eprintln!(
-            "MTU {mtu}, {}{}: {mbit:.1} Mbit/s",
-            if is_v6 { "IPv6" } else { "IPv4" },
-            if is_tagged { ", in a VLAN" } else { "" }
-        );
+        let mbit = rate(mtu, is_v6, way);
+        let version = if is_v6 { 6 } else { 4 };
+        eprintln!("MTU {mtu}, IPv{version}, {way:?}: {mbit:.1} Mbit/s");
         // The pipe counts packets without their link headers: 14 of 1914 bytes are 0.7 % more.
         assert!((95.0..102.0).contains(&mbit), "MTU {mtu}: {mbit} Mbit/s");
+    }
+}
+
+/// The kernel refuses a super-packet whose offload header describes the packet inside.
+#[test]
+fn super_packets_in_a_tunnel_pass_without_a_pipe() {
+    let network = network(1500, Way::Vxlan, false);
+    let router = Router::start(&settings(&network, None)).unwrap();
+    let to = address(Way::Vxlan, false, 3);
+    let time = Duration::from_secs(1);
+    transfer(&network.client, &network.server, to, time);
+    let status = router.stop();
+    let [left, right] = &status.ports[..] else {
+        panic!("two ports: {status}");
+    };
+    assert!(left.received < right.sent, "no super-packet: {status}");
+    for reason in ["refused", "offload", "too_long"] {
+        assert_eq!(right.lost.get(reason), None, "{status}");
     }
 }

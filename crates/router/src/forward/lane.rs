@@ -198,8 +198,17 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             packet.ecn = Ecn::from_bits(view.ecn);
         }
         packet.dscp = view.dscp;
-        match SuperPacket::new(&view, &pool.vnet(slot)) {
-            Ok(whole) if !is_cut && self.queueing.splits(from, &key, arrival) => {
+        let vnet = pool.vnet(slot);
+        let whole = SuperPacket::new(&view, &vnet).or_else(|error| match error {
+            GsoError::Headers => SuperPacket::in_tunnel(&view, &vnet, pool.head(slot)),
+            _ => Err(error),
+        });
+        match whole {
+            // The kernel accepts none that is in a tunnel.
+            Ok(whole)
+                if !is_cut
+                    && (whole.is_in_tunnel() || self.queueing.splits(from, &key, arrival)) =>
+            {
                 self.counts.split += 1;
                 self.admit_segments(packet, &whole, &view, &key, pool);
             }

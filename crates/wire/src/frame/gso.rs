@@ -12,20 +12,23 @@
 //! hop-by-hop header states a length that no segment has.
 
 use super::checksum::{Sum, complete_checksum, pseudo_header};
+use super::tunnel::Outer;
 use super::view::{IPV4, TCP, Transport, UDP, View};
 use super::vnet::{GsoKind, VnetHeader};
 
 /// A super-packet that can be measured and split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SuperPacket {
-    network: u16,
-    transport: u16,
-    header_len: u16,
-    payload_len: u32,
-    gso_size: u16,
-    is_v4: bool,
-    is_tcp: bool,
-    is_cwr_once: bool,
+    pub(super) network: u16,
+    pub(super) transport: u16,
+    pub(super) header_len: u16,
+    pub(super) payload_len: u32,
+    pub(super) gso_size: u16,
+    pub(super) is_v4: bool,
+    pub(super) is_tcp: bool,
+    pub(super) is_cwr_once: bool,
+    /// The headers in front of `network`, if it is inside a tunnel.
+    pub(super) outer: Option<Outer>,
 }
 
 /// A frame's bytes in two pieces: the head holds all headers, the tail (often empty) the
@@ -58,7 +61,7 @@ pub enum GsoError {
     /// Neither TCP nor UDP segmentation.
     #[error("segmentation type {0} is not one of TCPv4 (1), TCPv6 (4), UDP (5)")]
     Kind(u8),
-    /// The headers are not of the announced type, are damaged, are inside PPPoE or MPLS, are a
+    /// The headers are not of the announced type, are damaged, are inside PPPoE, MPLS or a tunnel, are a
     /// fragment's or a jumbogram's, or a routing header hides the address that the checksum covers.
     #[error("the headers are not those of a whole packet of the announced type")]
     Headers,
@@ -72,7 +75,8 @@ pub enum GsoError {
 }
 
 impl SuperPacket {
-    /// Reads the frame that `view` and `vnet` describe.
+    /// Reads the frame that `view` and `vnet` describe. For one inside a tunnel, there is
+    /// [`SuperPacket::in_tunnel`].
     ///
     /// # Errors
     /// The frame is not a super-packet, or must not be split.
@@ -94,37 +98,52 @@ impl SuperPacket {
             (GsoKind::Other(raw), _) => return Err(GsoError::Kind(raw)),
             _ => return Err(GsoError::Headers),
         };
-        if vnet.gso_size == 0 {
-            return Err(GsoError::SegmentSize);
-        }
         // The offsets in a damaged or fragmented packet have no meaning.
         let is_plain = view.fault.is_none() && view.fragment.is_none() && !view.is_encapsulated;
-        if !is_plain || view.is_routed || view.is_jumbo {
+        // The kernel describes the packet inside of a tunnel.
+        let is_inside = vnet.needs_checksum() && vnet.csum_start > view.transport_at;
+        if !is_plain || view.is_routed || view.is_jumbo || is_inside {
             return Err(GsoError::Headers);
         }
-        let header_len = view.transport_at + u16::from(transport_len);
-        let end = u32::from(view.network) + view.ip_len;
-        let payload_len = end
-            .checked_sub(u32::from(header_len))
-            .ok_or(GsoError::Headers)?;
-        let segment_len = u32::from(header_len - view.network) + u32::from(vnet.gso_size);
-        if segment_len > u32::from(u16::MAX) {
-            return Err(GsoError::SegmentSize);
-        }
-        let segments = payload_len.div_ceil(u32::from(vnet.gso_size));
-        if vnet.gso_size < LEAST_SEGMENT && (is_tcp || segments > MOST_DATAGRAMS) {
-            return Err(GsoError::TinySegments(vnet.gso_size));
-        }
-        Ok(SuperPacket {
+        SuperPacket {
             network: view.network,
             transport: view.transport_at,
-            header_len,
-            payload_len,
+            header_len: view.transport_at + u16::from(transport_len),
+            payload_len: 0,
             gso_size: vnet.gso_size,
             is_v4,
             is_tcp,
             is_cwr_once: vnet.is_cwr_once(),
+            outer: None,
+        }
+        .ending_at(u32::from(view.network) + view.ip_len)
+    }
+
+    /// Sets the length of its payload. Checks that segments are possible.
+    pub(super) fn ending_at(self, end: u32) -> Result<SuperPacket, GsoError> {
+        if self.gso_size == 0 {
+            return Err(GsoError::SegmentSize);
+        }
+        let payload_len = end
+            .checked_sub(self.header_len())
+            .ok_or(GsoError::Headers)?;
+        let gso_size = u32::from(self.gso_size);
+        if self.header_len() - u32::from(self.outermost()) + gso_size > u32::from(u16::MAX) {
+            return Err(GsoError::SegmentSize);
+        }
+        let segments = payload_len.div_ceil(gso_size);
+        if self.gso_size < LEAST_SEGMENT && (self.is_tcp || segments > MOST_DATAGRAMS) {
+            return Err(GsoError::TinySegments(self.gso_size));
+        }
+        Ok(SuperPacket {
+            payload_len,
+            ..self
         })
+    }
+
+    /// Returns where the first network header begins.
+    fn outermost(&self) -> u16 {
+        self.outer.map_or(self.network, |outer| outer.network)
     }
 
     /// Returns the number of packets that it is split into: at least one.
@@ -144,7 +163,7 @@ impl SuperPacket {
 
     /// Returns the total length of all segments without their link headers.
     pub fn ip_len(&self) -> u32 {
-        self.wire_len() - self.segments() * u32::from(self.network)
+        self.wire_len() - self.segments() * u32::from(self.outermost())
     }
 
     /// Returns the length of segment `index`, link header included.
@@ -201,12 +220,7 @@ impl SuperPacket {
         let (link_and_network, transport) = headers.split_at_mut(usize::from(self.transport));
         let network = &mut link_and_network[usize::from(self.network)..];
         let transport_len = (transport.len() + self.payload(index).len()) as u16;
-        if self.is_v4 {
-            rewrite_v4(network, index, transport_len);
-        } else {
-            let extensions = (network.len() - 40) as u16;
-            network[4..6].copy_from_slice(&(extensions + transport_len).to_be_bytes());
-        }
+        rewrite_network(network, self.is_v4, index, transport_len);
         let csum_offset = if self.is_tcp {
             rewrite_tcp(transport, index, u32::from(self.gso_size), is_last);
             if index > 0 && self.is_cwr_once {
@@ -220,6 +234,11 @@ impl SuperPacket {
         let protocol = if self.is_tcp { TCP } else { UDP };
         let sum = pseudo_header(network, self.is_v4, protocol, transport_len);
         transport[csum_offset..csum_offset + 2].copy_from_slice(&sum.folded().to_be_bytes());
+        if let Some(outer) = &self.outer {
+            let inside = usize::from(self.transport);
+            let places = (inside, inside + csum_offset);
+            outer.rewrite(headers, index, self.segment_len(index), places);
+        }
         Some(VnetHeader {
             flags: VnetHeader::NEEDS_CSUM,
             hdr_len: self.header_len,
@@ -244,7 +263,13 @@ impl Gather<'_> {
     }
 }
 
-fn rewrite_v4(network: &mut [u8], index: u32, transport_len: u16) {
+/// Writes what differs in the network header of segment `index`.
+pub(super) fn rewrite_network(network: &mut [u8], is_v4: bool, index: u32, transport_len: u16) {
+    if !is_v4 {
+        let extensions = (network.len() - 40) as u16;
+        network[4..6].copy_from_slice(&(extensions + transport_len).to_be_bytes());
+        return;
+    }
     let total = network.len() as u16 + transport_len;
     network[2..4].copy_from_slice(&total.to_be_bytes());
     let id = u16::from_be_bytes([network[4], network[5]]).wrapping_add(index as u16);

@@ -17,6 +17,7 @@ mod strict;
 mod timestamps;
 mod trailer;
 mod train;
+mod tunnel;
 mod view;
 mod vnet;
 

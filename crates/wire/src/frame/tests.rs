@@ -2,6 +2,7 @@
 //! headers' definitions.
 
 mod super_packets;
+mod tunnels;
 
 use super::*;
 use etherparse::{
