@@ -214,6 +214,9 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             }
             Ok(whole) => {
                 self.counts.whole += 1;
+                if !is_cut && let Some(open) = whole.open_checksum(&vnet, pool.head_mut(slot)) {
+                    pool.set_vnet(slot, open);
+                }
                 packet.len = whole.ip_len();
                 // At most 65535: the payload is no longer, and every segment has at least one byte.
                 packet.segments = whole.segments() as u16;

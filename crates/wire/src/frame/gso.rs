@@ -179,6 +179,34 @@ impl SuperPacket {
         header_len + start as usize..header_len + end as usize
     }
 
+    /// Opens the checksum of a super-packet of datagrams whose own checksums are complete, as the kernel
+    /// merges them with `rx-gro-list`: writes the sum of the pseudo-header, from which a sender computes
+    /// those of the segments. Returns the offload header to send it with; `None` if nothing is to be done.
+    ///
+    /// Since Linux 6.11, `virtio_net_hdr_to_skb` refuses such a super-packet as it is.
+    pub fn open_checksum(&self, vnet: &VnetHeader, head: &mut [u8]) -> Option<VnetHeader> {
+        if self.is_tcp || self.outer.is_some() || vnet.needs_checksum() {
+            return None;
+        }
+        let (network, transport) = (usize::from(self.network), usize::from(self.transport));
+        let length = u32::from(self.header_len - self.transport) + self.payload_len;
+        let sum = pseudo_header(
+            head.get(network..transport)?,
+            self.is_v4,
+            UDP,
+            u16::try_from(length).ok()?,
+        );
+        let field = head.get_mut(transport + 6..transport + 8)?;
+        field.copy_from_slice(&sum.folded().to_be_bytes());
+        Some(VnetHeader {
+            flags: VnetHeader::NEEDS_CSUM,
+            hdr_len: self.header_len,
+            csum_start: self.transport,
+            csum_offset: 6,
+            ..*vnet
+        })
+    }
+
     /// Writes segment `index` to the start of `out`. Returns its length and the offload header to
     /// send it with; `None` when `out` or `frame` is too short.
     ///

@@ -221,3 +221,46 @@ fn a_jumbogram_is_read_and_not_split() {
     };
     assert_eq!(SuperPacket::new(&view, &vnet), Err(GsoError::Headers));
 }
+
+#[test]
+fn checksums_of_merged_datagrams_are_opened_and_those_of_others_stay() {
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([1; 6], [2; 6])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+        .udp(7, 9)
+        .write(&mut bytes, &[5; 300])
+        .unwrap();
+    let complete = bytes.clone();
+    let vnet = VnetHeader {
+        flags: VnetHeader::DATA_VALID,
+        gso_type: 5,
+        gso_size: 100,
+        ..VnetHeader::default()
+    };
+    let packet = SuperPacket::new(&parse(&bytes), &vnet).unwrap();
+    let open = packet.open_checksum(&vnet, &mut bytes).unwrap();
+    assert_eq!(
+        (
+            open.flags,
+            open.gso_type,
+            open.gso_size,
+            open.hdr_len,
+            open.csum_start,
+            open.csum_offset
+        ),
+        (VnetHeader::NEEDS_CSUM, 5, 100, 42, 34, 6)
+    );
+    // RFC 768: addresses, protocol and length: 0x0a00 + 1 + 0x0a00 + 2 + 17 + 308.
+    assert_eq!(bytes[40..42], (0x1400 + 3 + 17 + 308u16).to_be_bytes());
+    // Completed over all, it is the checksum that the packet had.
+    assert!(complete_checksum(&mut bytes, &[], &open));
+    assert_eq!(bytes, complete);
+    assert_eq!(packet.open_checksum(&open, &mut bytes), None);
+    let mut tcp = tcp_frame(300);
+    let vnet = VnetHeader {
+        gso_type: 1,
+        ..vnet
+    };
+    let packet = SuperPacket::new(&parse(&tcp), &vnet).unwrap();
+    assert_eq!(packet.open_checksum(&vnet, &mut tcp), None);
+}
