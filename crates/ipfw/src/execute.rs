@@ -35,6 +35,7 @@ use crate::show::collect::{Collector, Selection};
 use crate::show::rules as show_rules;
 use crate::show::text::Writer;
 use crate::variables::{Variables, named};
+use crate::words::error::Missing;
 use report::Live;
 
 /// The state that a refused batch restores.
@@ -88,10 +89,32 @@ impl Firewall {
                 self.restore(checkpoint);
                 output.take_back(length);
             }
-            (Ok(()), Some(_)) => self.apply_layout(cx),
+            (Ok(()), Some(_)) => {
+                self.apply_layout(cx);
+                self.settle(&mut output.warnings);
+            }
             (_, None) => {}
         }
         result
+    }
+
+    /// Removes the warnings of one change about what it creates itself.
+    fn settle(&self, warnings: &mut Vec<Warning>) {
+        warnings.retain(|warning| !warning.until.as_ref().is_some_and(|what| self.has(what)));
+    }
+
+    /// Returns whether an object exists now.
+    fn has(&self, missing: &Missing) -> bool {
+        let tables = &self.rules.tables;
+        match missing {
+            Missing::Pipe(number) => self.layout.links.contains_key(number),
+            Missing::Queue(number) => self.layout.flowsets.contains_key(number),
+            Missing::Scheduler(number) => self.layout.schedulers.contains_key(number),
+            Missing::Entries(name) => {
+                let table = tables.find(name).map(|id| tables.table(id));
+                table.is_some_and(|table| table.len() > 0)
+            }
+        }
     }
 
     fn lines(
@@ -293,6 +316,9 @@ impl Firewall {
         }
         run.depth -= 1;
         (run.is_batch, run.is_deferred) = before;
+        if is_outermost {
+            self.settle(&mut output.warnings);
+        }
         match checkpoint {
             Some(checkpoint) if result.is_err() || flags.check_only => {
                 self.restore(checkpoint);

@@ -145,6 +145,26 @@ fn a_configuration_is_replaced_without_losing_a_packet() {
     assert!(bench.dropped.0.is_empty());
 }
 
+#[test]
+fn one_change_does_not_warn_of_what_it_creates_itself() {
+    let rules = "add 10 pipe 1 ip from any to any\nadd 20 queue 2 ip from any to any\n\
+         add 30 deny ip from table(bad) to any\nqueue 2 config sched 3\n";
+    let objects = "pipe 1 config\nsched 3 config\ntable bad add 10.0.0.1\n";
+    let mut bench = Bench::new();
+    let file = |bench: &mut Bench, text: String| bench.files.0.push(("/rules", text));
+    file(&mut bench, format!("{rules}{objects}"));
+    assert_eq!(bench.warnings("--atomic /rules"), [""; 0]);
+    bench.ok("-f flush");
+    // Lines that take effect one by one leave gaps.
+    let mut other = Bench::new();
+    file(&mut other, format!("{rules}{objects}"));
+    assert_eq!(other.warnings("/rules").len(), 4);
+    let mut third = Bench::new();
+    file(&mut third, rules.to_owned());
+    // Without the other lines, queue 2 is all that exists.
+    assert_eq!(third.warnings("--atomic /rules").len(), 3);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Send(u8, u8),

@@ -178,15 +178,17 @@ impl Draft {
             depth: 0,
         };
         let result = firewall.lines(text, &Flags::default(), &mut run, output, &mut cx);
-        let beside = firewall.beside.unwrap_or_default();
+        let beside = firewall.beside.take().unwrap_or_default();
         // What is not one change is executed in pieces, or line by line.
         let is_refused = beside.is_too_long && Draft::is_for(text, mode);
         if beside.needs_engine.is_some() && !is_refused {
             *output = Output::default();
             return (Amendment::NeedsEngine, Ok(()));
         }
-        if mode == Mode::Atomic && result.is_err() {
-            output.take_back(0);
+        match (mode, &result) {
+            (Mode::Atomic, Err(_)) => output.take_back(0),
+            (Mode::Atomic, Ok(())) => firewall.settle(&mut output.warnings),
+            _ => {}
         }
         let is_trial =
             mode == Mode::Command && flags_of(text).is_some_and(|flags| flags.check_only);

@@ -130,6 +130,7 @@ impl Prepared {
                 break;
             }
         }
+        firewall.settle(&mut output.warnings);
         let prepared = Prepared {
             layout: firewall.layout,
             rules: firewall.rules.into_ruleset(),

@@ -15,6 +15,7 @@ use crate::show::Snapshot;
 use crate::show::collect::Selection;
 use crate::show::rules as show_rules;
 use crate::visits::visit;
+use crate::words::error::Missing;
 use crate::words::parser::MOST_WARNINGS;
 
 /// Returns a remark if a test names an interface that the host does not have. A host without a list of
@@ -45,7 +46,7 @@ impl Firewall {
         output: &mut Output,
     ) -> Result<(), CommandError> {
         let at = rule.number.map(|n| n.at);
-        let mut say = |text: String| output.warnings.push(Warning::new(at, text));
+        let say = |text: String, output: &mut Output| output.warnings.push(Warning::new(at, text));
         use crate::grammar::Action::{Call, Pipe, Queue, SkipTo};
         let is_arg = matches!(
             rule.action,
@@ -62,22 +63,24 @@ impl Firewall {
             say(
                 "this rule tests no table, so tablearg is 0, and no pipe, queue or rule has that number"
                     .into(),
+                output,
             );
         }
         let missing = match rule.action {
-            Pipe(Target::Number(n)) if !self.layout.links.contains_key(&n) => Some(("pipe", n)),
-            Queue(Target::Number(n)) if !self.layout.flowsets.contains_key(&n) => {
-                Some(("queue", n))
-            }
+            Pipe(Target::Number(n)) => Some(("pipe", n, Missing::Pipe(n))),
+            Queue(Target::Number(n)) => Some(("queue", n, Missing::Queue(n))),
             _ => None,
         };
-        if let Some((word, n)) = missing {
-            say(format!(
-                "{word} {n} does not exist: packets that match are dropped until it does"
-            ));
+        if let Some((word, n, missing)) = missing.filter(|(_, _, missing)| !self.has(missing)) {
+            let text =
+                format!("{word} {n} does not exist: packets that match are dropped until it does");
+            output.warnings.push(Warning::until(missing, at, text));
         }
         if rule.log.is_some() && !self.variables.is_on("net.inet.ip.fw.verbose") {
-            say("`log` records nothing until net.inet.ip.fw.verbose is 1".into());
+            say(
+                "`log` records nothing until net.inet.ip.fw.verbose is 1".into(),
+                output,
+            );
         }
         // A suggestion takes time in proportion to the tables or interfaces.
         let mut left = MOST_WARNINGS;
@@ -86,10 +89,11 @@ impl Firewall {
             let missing = || missing_interface(&term.condition, interfaces);
             if let Some(text) = (left > 0).then(missing).flatten() {
                 left -= 1;
-                say(match term.is_negated {
+                let text = match term.is_negated {
                     false => format!("{text}, so this test matches no packet"),
                     true => format!("{text}, so this test matches every packet"),
-                });
+                };
+                say(text, output);
             }
             let Some((name, kind)) = table_of(&term.condition) else {
                 continue;
@@ -104,10 +108,12 @@ impl Firewall {
                 let near =
                     near.map_or_else(String::new, |near| format!(" (did you mean ``{near}''?)"));
                 let matches = if term.is_negated { "every" } else { "no" };
-                say(format!(
+                let text = format!(
                     "table {name} does not exist{near}: it is created empty, of type {}, and this test matches {matches} packet until it has entries",
                     kind.word()
-                ));
+                );
+                let missing = Missing::Entries(name.to_string());
+                output.warnings.push(Warning::until(missing, at, text));
                 continue;
             };
             let other = tables.table(id).kind;

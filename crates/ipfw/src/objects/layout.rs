@@ -36,6 +36,7 @@ use crate::grammar::{
     Warning,
 };
 use crate::variables::Variables;
+use crate::words::error::Missing;
 
 /// The distance between the numbers of an object and of those created for it.
 pub(crate) const STRIDE: u32 = 65536;
@@ -407,7 +408,9 @@ impl Layout {
                 let text = format!(
                     "scheduler {parent} does not exist: packets of queue {number} are dropped until it does"
                 );
-                means.warn(&c.number, text);
+                let missing = Missing::Scheduler(parent);
+                let warning = Warning::until(missing, Some(c.number.at), text);
+                means.warnings.push(warning);
             }
             Some(scheduler) if scheduler.is_multi_queue => {
                 let is_compat = means.is_compat();

@@ -334,6 +334,21 @@ pub struct Warning {
     pub text: String,
     /// The file that contains the line, if a command named a file.
     pub file: Option<String>,
+    /// What later commands of the same change may create, so that the warning is void.
+    pub(crate) until: Option<Missing>,
+}
+
+/// An object that a command names and that does not exist yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// A pipe.
+    Pipe(u32),
+    /// A queue.
+    Queue(u32),
+    /// A scheduler.
+    Scheduler(u32),
+    /// Entries of a table.
+    Entries(String),
 }
 
 impl Warning {
@@ -343,6 +358,15 @@ impl Warning {
             at,
             text: brief(text),
             file: None,
+            until: None,
+        }
+    }
+
+    /// Creates a warning that is void as soon as this exists.
+    pub(crate) fn until(missing: Missing, at: Option<Position>, text: String) -> Self {
+        Warning {
+            until: Some(missing),
+            ..Warning::new(at, text)
         }
     }
 }

@@ -312,6 +312,25 @@ mod tests {
         );
     }
 
+    /// The whole file takes effect at one instant.
+    #[test]
+    fn what_later_lines_create_exists() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "add 100 pipe 1 ip from any to any\nqueue 4 config sched 5\nadd 200 queue 6 ip from any to any\n\
+             sched 5 config\npipe 1 config\n";
+        let path = write(&folder, "r.conf", text);
+        let remarks = check(&path, &Settings::default()).unwrap().remarks;
+        let config = Config::read(&path).unwrap();
+        let firewall = Firewall::new(&Settings::default());
+        for remarks in [remarks, config.check(firewall, 1024).unwrap()] {
+            let texts: Vec<&str> = remarks.iter().map(|remark| &*remark.text).collect();
+            assert_eq!(
+                texts,
+                ["queue 6 does not exist: packets that match are dropped until it does"]
+            );
+        }
+    }
+
     #[test]
     fn limits_above_the_room_are_reported() {
         let remarks = |text: &str| {
