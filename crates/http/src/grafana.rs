@@ -98,6 +98,7 @@ fn json_of(place: usize, (title, unit, queries): &Panel) -> Value {
     })
 }
 
+/// Counters by reason have a row for each; the panels show those that have counted something.
 const PANELS: [Panel; 10] = [
     (
         "Rate at which packets left",
@@ -133,7 +134,7 @@ const PANELS: [Panel; 10] = [
         "Drops by reason",
         "pps",
         &[(
-            "rate(sluice_object_dropped_packets_total{instance=~\"$instance\",object=~\"$object\"}[$__rate_interval])",
+            "rate(sluice_object_dropped_packets_total{instance=~\"$instance\",object=~\"$object\"}[$__rate_interval]) and sluice_object_dropped_packets_total{instance=~\"$instance\",object=~\"$object\"} > 0",
             "{{object}} {{flow}} {{reason}}",
         )],
     ),
@@ -174,15 +175,15 @@ const PANELS: [Panel; 10] = [
         "pps",
         &[
             (
-                "rate(sluice_dropped_packets_total{instance=~\"$instance\"}[$__rate_interval])",
+                "rate(sluice_dropped_packets_total{instance=~\"$instance\"}[$__rate_interval]) and sluice_dropped_packets_total{instance=~\"$instance\"} > 0",
                 "{{instance}} {{reason}}",
             ),
             (
-                "rate(sluice_lost_frames_total{instance=~\"$instance\"}[$__rate_interval])",
+                "rate(sluice_lost_frames_total{instance=~\"$instance\"}[$__rate_interval]) and sluice_lost_frames_total{instance=~\"$instance\"} > 0",
                 "{{instance}} {{cause}}",
             ),
             (
-                "rate(sluice_port_lost_frames_total{instance=~\"$instance\"}[$__rate_interval])",
+                "rate(sluice_port_lost_frames_total{instance=~\"$instance\"}[$__rate_interval]) and sluice_port_lost_frames_total{instance=~\"$instance\"} > 0",
                 "{{instance}} {{port}} {{reason}}",
             ),
         ],

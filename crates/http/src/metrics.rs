@@ -1,6 +1,6 @@
 //! A sample in the text formats of Prometheus: OpenMetrics, and the older one, which most tools read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use sluice_router::process::InterfaceState;
 use sluice_router::process::watch::{
     FlowExport, FlowFile, ObjectSample, Sample, SojournCounts, TotalTraffic,
 };
+use sluice_router::process::{InterfaceState, PortStatus, Status};
 
 /// A text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,12 +247,44 @@ fn written(file: &FlowFile) -> Vec<(Labels<'static>, u64)> {
     ])
 }
 
+/// Returns rows for all `names`, also for those that have counted nothing: Prometheus does not see the
+/// increase of a counter that first appears with its first event. `own` are the other labels.
+fn by_name<'a>(
+    own: Labels<'a>,
+    label: &'a str,
+    names: impl Iterator<Item = &'static str>,
+    counts: &BTreeMap<String, u64>,
+) -> Vec<(Labels<'a>, u64)> {
+    let mut all: BTreeMap<String, u64> = names.map(|name| (name.to_owned(), 0)).collect();
+    all.extend(counts.iter().map(|(name, count)| (name.clone(), *count)));
+    let row = |(name, count): (String, u64)| {
+        let mut labels = own.clone();
+        labels.push((label, name));
+        (labels, count)
+    };
+    all.into_iter().map(row).collect()
+}
+
+/// The same for a metric without other labels.
+fn of_router(
+    label: &'static str,
+    names: impl Iterator<Item = &'static str>,
+    counts: &BTreeMap<String, u64>,
+) -> Values<'static> {
+    Values::Counter(by_name(Vec::new(), label, names, counts))
+}
+
+/// Returns rows of drops for all reasons of a pipe, scheduler or queue.
+fn drops_of<'a>(own: Labels<'a>, dropped: &BTreeMap<String, u64>) -> Vec<(Labels<'a>, u64)> {
+    by_name(own, "reason", ObjectSample::drop_names(), dropped)
+}
+
 type Metric<'a> = (&'static str, &'static str, Option<Unit>, Values<'a>);
 
 /// Returns the metrics that are numbers.
 fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     let status = &sample.status;
-    let of_ports = |value: fn(&sluice_router::process::PortStatus) -> u64| {
+    let of_ports = |value: fn(&PortStatus) -> u64| {
         let rows = status.ports.iter();
         Values::Counter(
             rows.map(|port| (vec![("port", port.name.clone())], value(port)))
@@ -270,19 +302,9 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
         let rows = rows.map(|object| (of_object(object), value(object) as i64));
         Values::Gauge(rows.collect())
     };
-    let reasons = |label: &'static str, counts: &std::collections::BTreeMap<String, u64>| {
-        let rows = counts.iter();
-        Values::Counter(
-            rows.map(|(reason, n)| (vec![(label, reason.clone())], *n))
-                .collect(),
-        )
-    };
     let port_losses = status.ports.iter().flat_map(|port| {
-        let rows = port.lost.iter();
-        rows.map(|(reason, count)| {
-            let labels = vec![("port", port.name.clone()), ("reason", reason.clone())];
-            (labels, *count)
-        })
+        let own = vec![("port", port.name.clone())];
+        by_name(own, "reason", PortStatus::loss_names(), &port.lost)
     });
     let ports_up = status.ports.iter().filter_map(|port| {
         let is_up = port.interface? == InterfaceState::Up;
@@ -303,22 +325,10 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     ];
     let slots = slots.into_iter();
     let slots = slots.map(|(state, n)| (vec![("state", state.to_owned())], n as i64));
-    let drops = sample.objects.iter().flat_map(|object| {
-        let rows = object.total_dropped.iter();
-        rows.map(|(reason, count)| {
-            let mut labels = of_object(object);
-            labels.push(("reason", reason.clone()));
-            (labels, *count)
-        })
-    });
-    let rest = other(sample).into_iter().flat_map(|other| {
-        let rows = other.total_dropped.iter();
-        rows.map(|(reason, count)| {
-            let mut labels = of_other();
-            labels.push(("reason", reason.clone()));
-            (labels, *count)
-        })
-    });
+    let drops = sample.objects.iter();
+    let drops = drops.flat_map(|object| drops_of(of_object(object), &object.total_dropped));
+    let rest = other(sample).into_iter();
+    let rest = rest.flat_map(|other| drops_of(of_other(), &other.total_dropped));
     let drops = drops.chain(rest);
     let variables = sample.objects.iter().flat_map(|object| {
         let rows = object.state.iter();
@@ -425,25 +435,25 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             "sluice_dropped_packets",
             "Packets dropped by rules, queues and links",
             None,
-            reasons("reason", &status.dropped),
+            of_router("reason", Status::drop_names(), &status.dropped),
         ),
         (
             "sluice_lost_frames",
             "Frames lost on the way to a queue or to a port",
             None,
-            reasons("cause", &status.lost),
+            of_router("cause", Status::loss_names(), &status.lost),
         ),
         (
             "sluice_refused_packets",
             "Packets that a limit of the whole router refused; states_evicted counts removed states",
             None,
-            reasons("limit", &status.refused),
+            of_router("limit", Status::refusal_names(), &status.refused),
         ),
         (
             "sluice_refused_clients",
             "Clients of the control socket and requests to the page that were refused",
             None,
-            reasons("reason", &status.clients_refused),
+            of_router("reason", Status::client_names(), &status.clients_refused),
         ),
         (
             "sluice_commands",

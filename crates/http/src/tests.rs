@@ -233,6 +233,32 @@ fn foreign_names_are_refused() {
     );
 }
 
+/// The loop of this server knows nothing of refused clients, as one of links without rules.
+#[test]
+fn metrics_count_refused_requests_from_zero() {
+    let served = Served::start(None);
+    let count = |reason: &str| -> u64 {
+        let metrics = served.get("/metrics", "");
+        let start = format!("sluice_refused_clients_total{{reason=\"{reason}\"}} ");
+        let mut values = metrics.lines().filter_map(|line| line.strip_prefix(&start));
+        values
+            .next()
+            .expect("every reason has a row")
+            .parse()
+            .unwrap()
+    };
+    assert_eq!(count("http_host"), 0);
+    let foreign = "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    expect(&served.ask(foreign), 403);
+    // The next sample has it.
+    let is_counted = (0..400).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        count("http_host") == 1
+    });
+    assert!(is_counted);
+    assert_eq!(count("http_origin"), 0);
+}
+
 fn counts(counts: &[(&str, u64)]) -> Vec<(String, u64)> {
     counts
         .iter()

@@ -92,6 +92,13 @@ fn the_text_has_counters_by_reason_and_histograms() {
         "sluice_fail_open 0",
         "sluice_uptime_seconds 1.5",
         "sluice_object_dropped_packets_total{object=\"pipe 1\",flow=\"\",reason=\"overflow\"} 7",
+        // What has not happened yet is 0, so that its first increase can be seen.
+        "sluice_object_dropped_packets_total{object=\"pipe 1\",flow=\"\",reason=\"congestion\"} 0",
+        "sluice_port_lost_frames_total{port=\"eth0\",reason=\"down\"} 0",
+        "sluice_dropped_packets_total{reason=\"overflow\"} 0",
+        "sluice_lost_frames_total{cause=\"over_share\"} 0",
+        "sluice_refused_packets_total{limit=\"states_full\"} 0",
+        "sluice_refused_clients_total{reason=\"http_no_token\"} 0",
         "sluice_sojourn_seconds_sum{object=\"pipe 1\",flow=\"\"} 2.0",
         // 2^17 ns are 131 us, 2^18 ns are 262 us.
         "sluice_sojourn_seconds_bucket{le=\"0.000131072\",object=\"pipe 1\",flow=\"\"} 0",
@@ -146,6 +153,27 @@ fn the_older_format_has_other_names_for_counters_and_no_units() {
     assert_eq!(accepted(Some(prometheus)), Format::OpenMetrics);
     assert_eq!(accepted(Some("*/*")), Format::Prometheus);
     assert_eq!(accepted(None), Format::Prometheus);
+}
+
+/// The names are those of the documentation of the status, and what a later version counts is kept.
+#[test]
+fn every_known_reason_has_a_row_and_an_unknown_one_too() {
+    let counts: BTreeMap<String, u64> = [("flood".to_owned(), 3)].into();
+    let rows = by_name(Vec::new(), "reason", ["loss"].into_iter(), &counts);
+    let row = |name: &str, count: u64| (vec![("reason", name.to_owned())], count);
+    assert_eq!(rows, [row("flood", 3), row("loss", 0)]);
+    let page = include_str!("../../../../docs/router-status.md");
+    let names = Status::loss_names().chain(Status::refusal_names());
+    let names = names.chain(Status::client_names());
+    for name in names.chain(PortStatus::loss_names()) {
+        let is_named = page.contains(&format!("`{name}`")) || page.contains(&format!(".{name}`"));
+        assert!(is_named, "{name}");
+    }
+    // A queue denies nothing: a rule does.
+    let of_objects: Vec<&str> = ObjectSample::drop_names().collect();
+    assert!(Status::drop_names().all(|name| {
+        of_objects.contains(&name) != ["denied", "port", "malformed"].contains(&name)
+    }));
 }
 
 /// Prometheus' own tool checks syntax, help, base units, and the names of counters and labels.

@@ -56,6 +56,23 @@ pub struct Refusals {
     pub call_loop: u64,
 }
 
+impl Refusals {
+    /// Returns every counter with the name of its limit.
+    pub const fn counts(&self) -> [(&'static str, u64); 9] {
+        [
+            ("pipe_share", self.pipe_share),
+            ("dynamic_memory", self.dynamic_memory),
+            ("dynamic_number", self.dynamic_number),
+            ("states_full", self.states_full),
+            ("states_evicted", self.states_evicted),
+            ("states_source", self.states_source),
+            ("states_limit", self.states_limit),
+            ("pipe_loop", self.pipe_loop),
+            ("call_loop", self.call_loop),
+        ]
+    }
+}
+
 /// What met a limit last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastRefused {

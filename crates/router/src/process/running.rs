@@ -492,18 +492,7 @@ impl Loop {
         let lost = LostFrame::ALL
             .iter()
             .map(|cause| (cause.name(), counts.lost(*cause)));
-        let refusals = lane.queueing().firewall().refusals();
-        let refused = [
-            ("pipe_share", refusals.pipe_share),
-            ("dynamic_memory", refusals.dynamic_memory),
-            ("dynamic_number", refusals.dynamic_number),
-            ("states_full", refusals.states_full),
-            ("states_evicted", refusals.states_evicted),
-            ("states_source", refusals.states_source),
-            ("states_limit", refusals.states_limit),
-            ("pipe_loop", refusals.pipe_loop),
-            ("call_loop", refusals.call_loop),
-        ];
+        let refused = lane.queueing().firewall().refusals().counts();
         let named = |(name, n): (&str, u64)| (n > 0).then(|| (name.to_owned(), n));
         let pool = self.forwarder.pool();
         let kept = self.forwarder.ports().iter().map(|port| port.kept() as u64);

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sluice_core::DropReason;
+use sluice_ipfw::Refusals;
 use sluice_net::port::Loss;
 
 use super::InterfaceState;
-use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Work};
+use crate::control::{Answered, Orders, Pending, Refused, TeamStatus, Why, Work};
+use crate::forward::LostFrame;
 
 /// The state of a router. A super-packet that stays whole counts once, wherever packets are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -201,6 +204,11 @@ impl WorkerStatus {
 }
 
 impl PortStatus {
+    /// Returns every reason that [`PortStatus::lost`] can have.
+    pub fn loss_names() -> impl Iterator<Item = &'static str> {
+        Loss::ALL.into_iter().map(Loss::name)
+    }
+
     fn absorb(&mut self, part: &PortStatus) {
         self.received += part.received;
         self.received_bytes += part.received_bytes;
@@ -225,6 +233,27 @@ fn add(counts: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>) {
 }
 
 impl Status {
+    /// Returns every reason that [`Status::dropped`] can have.
+    pub fn drop_names() -> impl Iterator<Item = &'static str> {
+        DropReason::ALL.iter().map(|reason| reason.name())
+    }
+
+    /// Returns every cause that [`Status::lost`] can have.
+    pub fn loss_names() -> impl Iterator<Item = &'static str> {
+        LostFrame::ALL.into_iter().map(LostFrame::name)
+    }
+
+    /// Returns every limit that [`Status::refused`] can have.
+    pub fn refusal_names() -> impl Iterator<Item = &'static str> {
+        let counts = Refusals::default().counts();
+        counts.into_iter().map(|(name, _)| name)
+    }
+
+    /// Returns every reason that [`Status::clients_refused`] can have.
+    pub fn client_names() -> impl Iterator<Item = &'static str> {
+        Why::ALL.into_iter().map(Why::name)
+    }
+
     /// Adds the part of another worker. Counters add up; of the rest, the worst counts.
     fn absorb(&mut self, part: Status) {
         for (port, part) in self.ports.iter_mut().zip(&part.ports) {

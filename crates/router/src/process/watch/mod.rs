@@ -236,6 +236,8 @@ impl Shared {
             pause = match collector.evaluate(*watched, number + 1, changes) {
                 Some(mut sample) => {
                     number = sample.number;
+                    // A loop that no router process runs does not know of the clients of its page.
+                    sample.status.clients_refused = self.orders.turned_away().counts();
                     {
                         let state = self.lock();
                         sample.flow_export = state.export.clone();

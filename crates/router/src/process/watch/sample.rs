@@ -305,6 +305,15 @@ impl TrafficSample {
 }
 
 impl ObjectSample {
+    /// Returns the reasons for which a pipe, scheduler or queue drops packets. Rules and ports have the
+    /// other reasons.
+    pub fn drop_names() -> impl Iterator<Item = &'static str> {
+        let of_others = [DropReason::Denied, DropReason::Port, DropReason::Malformed];
+        let own = DropReason::ALL.iter();
+        let own = own.filter(move |reason| !of_others.contains(reason));
+        own.map(|reason| reason.name())
+    }
+
     /// Returns the name, with the flow of a mask.
     pub fn label(&self) -> String {
         match &self.flow {
