@@ -12,9 +12,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use sluice_router::process::watch::{
-    FlowExport, FlowFile, ObjectSample, Sample, SojournCounts, TotalTraffic,
-};
+use sluice_router::process::watch::{FlowExport, FlowFile, ObjectSample, Sample, SojournCounts};
 use sluice_router::process::{InterfaceState, PortStatus, Status};
 
 /// A text format.
@@ -116,7 +114,8 @@ impl Collector for Metrics {
             }
         }
         let seconds = Unit::Seconds;
-        let help = "Sojourn times of the packets that left a pipe, scheduler or queue, since it is watched";
+        let help =
+            "Sojourn times of the packets that left a pipe, scheduler or queue while it was listed";
         let kind = MetricType::Histogram;
         let mut metric = encoder.encode_descriptor("sluice_sojourn", help, Some(&seconds), kind)?;
         for object in &sample.objects {
@@ -126,13 +125,13 @@ impl Collector for Metrics {
             let sum = waits.sum_ns as f64 / 1e9;
             family.encode_histogram::<NoLabelSet>(sum, waits.packets, &buckets(waits), None)?;
         }
-        if let Some(other) = other(sample) {
-            let waits = &other.total_sojourn;
-            let labels = of_other();
-            let mut family = metric.encode_family(&labels)?;
-            let sum = waits.sum_ns as f64 / 1e9;
-            family.encode_histogram::<NoLabelSet>(sum, waits.packets, &buckets(waits), None)?;
-        }
+        let name = "sluice_all_objects_sojourn";
+        let help =
+            "Sojourn times of the packets that left any pipe or scheduler, since they are watched";
+        let mut metric = encoder.encode_descriptor(name, help, Some(&seconds), kind)?;
+        let waits = &sample.all_total.total_sojourn;
+        let sum = waits.sum_ns as f64 / 1e9;
+        metric.encode_histogram::<NoLabelSet>(sum, waits.packets, &buckets(waits), None)?;
         if let Some(rtt) = &sample.rtt {
             let help =
                 "Round-trip times from the router to the host that answers, since it is watched";
@@ -212,16 +211,6 @@ fn of_object(object: &ObjectSample) -> Labels<'_> {
     ]
 }
 
-/// Returns the traffic of the objects that are not listed, once there was some.
-fn other(sample: &Sample) -> Option<&TotalTraffic> {
-    Some(&sample.other_total).filter(|other| other.total_packets > 0)
-}
-
-/// No object has this name.
-fn of_other() -> Labels<'static> {
-    vec![("object", "other".to_owned()), ("flow", String::new())]
-}
-
 fn by_fate(counts: &[(&str, u64)]) -> Vec<(Labels<'static>, u64)> {
     let row = |(fate, count): &(&str, u64)| (vec![("fate", (*fate).to_owned())], *count);
     counts.iter().map(row).collect()
@@ -291,11 +280,12 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
                 .collect(),
         )
     };
-    let of_objects = |value: fn(&ObjectSample) -> u64, of_rest: fn(&TotalTraffic) -> u64| {
+    let of_objects = |value: fn(&ObjectSample) -> u64| {
         let rows = sample.objects.iter();
-        let rows = rows.map(|object| (of_object(object), value(object)));
-        let rest = other(sample).map(|other| (of_other(), of_rest(other)));
-        Values::Counter(rows.chain(rest).collect())
+        Values::Counter(
+            rows.map(|object| (of_object(object), value(object)))
+                .collect(),
+        )
     };
     let states = |value: fn(&ObjectSample) -> u64| {
         let rows = sample.objects.iter();
@@ -327,9 +317,7 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     let slots = slots.map(|(state, n)| (vec![("state", state.to_owned())], n as i64));
     let drops = sample.objects.iter();
     let drops = drops.flat_map(|object| drops_of(of_object(object), &object.total_dropped));
-    let rest = other(sample).into_iter();
-    let rest = rest.flat_map(|other| drops_of(of_other(), &other.total_dropped));
-    let drops = drops.chain(rest);
+    let all = &sample.all_total;
     let variables = sample.objects.iter().flat_map(|object| {
         let rows = object.state.iter();
         rows.map(|(name, value)| {
@@ -499,25 +487,49 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
             "sluice_object_arrived_packets",
             "Packets that arrived at a pipe, scheduler or queue, including dropped ones",
             None,
-            of_objects(|o| o.total_packets, |o| o.total_packets),
+            of_objects(|o| o.total_packets),
         ),
         (
             "sluice_object_arrived",
             "Bytes that arrived at a pipe, scheduler or queue, including dropped ones",
             bytes(),
-            of_objects(|o| o.total_bytes, |o| o.total_bytes),
+            of_objects(|o| o.total_bytes),
         ),
         (
             "sluice_object_marked_packets",
             "Packets that were CE-marked",
             None,
-            of_objects(|o| o.total_marked, |o| o.total_marked),
+            of_objects(|o| o.total_marked),
         ),
         (
             "sluice_object_dropped_packets",
             "Packets that were dropped",
             None,
             Values::Counter(drops.collect()),
+        ),
+        (
+            "sluice_all_objects_arrived_packets",
+            "Packets that arrived at any pipe or scheduler since they are watched, including dropped ones",
+            None,
+            one(all.total_packets),
+        ),
+        (
+            "sluice_all_objects_arrived",
+            "Bytes that arrived at any pipe or scheduler since they are watched, including dropped ones",
+            bytes(),
+            one(all.total_bytes),
+        ),
+        (
+            "sluice_all_objects_marked_packets",
+            "Packets that any pipe or scheduler CE-marked since they are watched",
+            None,
+            one(all.total_marked),
+        ),
+        (
+            "sluice_all_objects_dropped_packets",
+            "Packets that any pipe or scheduler dropped since they are watched",
+            None,
+            Values::Counter(drops_of(Vec::new(), &all.total_dropped)),
         ),
         (
             "sluice_object_rate_bytes_per_second",

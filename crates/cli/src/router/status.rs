@@ -207,10 +207,16 @@ fn text(sample: &Sample) -> String {
             line(format!("  {}", cut(&note, 76)));
         }
     }
-    let hidden = sample.objects.len().saturating_sub(MOST_ROWS) as u64 + sample.unlisted;
+    let hidden = sample.objects.len().saturating_sub(MOST_ROWS);
     if hidden > 0 {
         line(format!(
             "{hidden} more pipes and queues: sluice top, or --json"
+        ));
+    }
+    let unlisted = sample.unlisted;
+    if unlisted > 0 {
+        line(format!(
+            "{unlisted} without figures here: sluice ipfw pipe show, sched show, queue show"
         ));
     }
     if let Some(rtt) = &sample.rtt {
@@ -500,6 +506,23 @@ pub(crate) mod tests {
             "packet:a-very-long-~ is not promiscuous: frames may be lost and not counted";
         assert_eq!(lines, [expected]);
         assert!(expected.chars().count() < 80);
+    }
+
+    /// Samples have rows for 128 objects, of which the text shows 20; commands show the others.
+    #[test]
+    fn each_hint_names_a_command_that_shows_what_is_missing() {
+        let mut sample = sample();
+        let object = sample.objects[0].clone();
+        sample.objects.resize(128, object);
+        sample.unlisted = 262_016;
+        let text = text(&sample);
+        for expected in [
+            "108 more pipes and queues: sluice top, or --json",
+            "262016 without figures here: sluice ipfw pipe show, sched show, queue show",
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{text}");
+            assert!(expected.len() < 80);
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@ use super::*;
 use std::process::{Command, Stdio};
 
 use sluice_router::process::PortStatus;
-use sluice_router::process::watch::{RttRow, RttSample, Sojourn};
+use sluice_router::process::watch::{RttRow, RttSample, Sojourn, TotalTraffic};
 use sluice_router::rtt::RttSource;
 
 fn sample() -> Arc<Sample> {
@@ -35,10 +35,11 @@ fn sample() -> Arc<Sample> {
         },
         ..ObjectSample::default()
     });
-    sample.other_total = TotalTraffic {
+    sample.all_total = TotalTraffic {
         total_packets: 5,
         total_bytes: 6000,
         total_dropped: [("overflow".to_owned(), 1)].into(),
+        total_sojourn: sample.objects[0].total_sojourn.clone(),
         ..TotalTraffic::default()
     };
     sample.unlisted = 2;
@@ -107,8 +108,12 @@ fn the_text_has_counters_by_reason_and_histograms() {
         "sluice_lateness_seconds_bucket{le=\"0.000001024\"} 0",
         "sluice_lateness_seconds_bucket{le=\"0.000002048\"} 2",
         "sluice_lateness_seconds_count 3",
-        "sluice_object_arrived_packets_total{object=\"other\",flow=\"\"} 5",
-        "sluice_object_dropped_packets_total{object=\"other\",flow=\"\",reason=\"overflow\"} 1",
+        "sluice_all_objects_arrived_packets_total 5",
+        "sluice_all_objects_arrived_bytes_total 6000",
+        "sluice_all_objects_marked_packets_total 0",
+        "sluice_all_objects_dropped_packets_total{reason=\"overflow\"} 1",
+        "sluice_all_objects_dropped_packets_total{reason=\"congestion\"} 0",
+        "sluice_all_objects_sojourn_seconds_count 3",
         "sluice_unlisted_objects 2",
         "sluice_log_entries_total{fate=\"written\"} 4",
         "sluice_log_entries_total{fate=\"lost\"} 0",

@@ -36,10 +36,22 @@ pub(super) struct Collector {
     held: HashMap<(u32, ObjectName), Held>,
     /// Round-trip times.
     rtt: RttWindows,
-    /// The traffic of objects without a row since the watch began.
-    other: TotalTraffic,
-    /// Sojourn times since each object is watched.
-    sojourn: HashMap<(Place, ObjectName), SojournCounts>,
+    /// The traffic of all pipes and schedulers since the watch began.
+    all: TotalTraffic,
+    /// Sojourn times of objects, also of some that have no row now.
+    sojourn: HashMap<Identity, Kept>,
+}
+
+/// An object at its place, with its flow: the place of a flow that was forgotten may become that of
+/// another flow of the same mask.
+type Identity = (Place, ObjectName, Option<String>);
+
+/// The sojourn times of an object in the intervals in which it had a row.
+#[derive(Default)]
+struct Kept {
+    counts: SojournCounts,
+    /// The number of the last sample that has the object.
+    seen: u64,
 }
 
 struct Last {
@@ -57,6 +69,11 @@ struct Held {
 
 /// Largest number of pipes and queues with rows.
 const MOST_OBJECTS: usize = WatchTable::ROOM;
+/// Of these, if there are more objects, those that are chosen by traffic, by drops and by backlog. The
+/// others are for objects that are wanted even while they are idle.
+const BUSIEST: [usize; 3] = [48, 32, 32];
+/// Largest number of objects whose sojourn times are kept: about 1 MB.
+const MOST_KEPT: usize = 4096;
 /// Largest number of flows in a sample.
 const MOST_FLOWS: usize = 64;
 /// Of these, flows that are chosen by their drops.
@@ -86,6 +103,12 @@ impl Collector {
     /// Returns the table of the last sample, until the next exchange.
     pub fn table(&self) -> Option<&WatchTable> {
         self.spare.as_deref()
+    }
+
+    /// Returns the number of objects whose sojourn times are kept.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.sojourn.len()
     }
 
     /// Evaluates an exchange. The first two give no sample: the first finds the places, the second
@@ -126,23 +149,21 @@ impl Collector {
         let rows: BTreeMap<Place, &Traffic> =
             table.places().iter().copied().zip(table.rows()).collect();
         let mut objects: Vec<(ObjectName, ObjectSample)> = Vec::new();
-        let mut before = std::mem::take(&mut self.sojourn);
         for detail in &watching.details {
             if let Some(traffic) = rows.get(&detail.place) {
                 let mut row = object(detail, traffic, watching.at, interval_ns);
-                let key = (detail.place, detail.object);
-                let sojourn = self
-                    .sojourn
-                    .entry(key)
-                    .or_insert_with(|| before.remove(&key).unwrap_or_default());
-                sojourn.absorb(&traffic.waits);
-                row.total_sojourn = sojourn.clone();
+                let key = (detail.place, detail.object, row.flow.clone());
+                let kept = self.sojourn.entry(key).or_default();
+                kept.seen = number;
+                kept.counts.absorb(&traffic.waits);
+                row.total_sojourn = kept.counts.clone();
                 objects.push((detail.object, row));
             }
         }
+        self.forget(number);
         objects.sort_by(|(a, x), (b, y)| (a, &x.flow).cmp(&(b, &y.flow)));
         let unlisted = watching.tallies.len().saturating_sub(objects.len()) as u64;
-        self.other.absorb(&table.other);
+        self.all.absorb(&of_links(&table));
         let (flows, other_flows) = self.flows(&table, interval_ns);
         let sample = Sample {
             number,
@@ -153,7 +174,7 @@ impl Collector {
             objects: objects.into_iter().map(|(_, object)| object).collect(),
             unlisted,
             other: traffic(&table.other, interval_ns),
-            other_total: self.other.clone(),
+            all_total: self.all.clone(),
             flows,
             other_flows,
             rtt,
@@ -168,8 +189,23 @@ impl Collector {
         Some(sample)
     }
 
+    /// Forgets the sojourn times of objects that do not exist any more and, if there are many, of those
+    /// that had no row for longest. `number` is that of the newest sample.
+    fn forget(&mut self, number: u64) {
+        let existing = &self.tallies;
+        // An object may have come after its place was visited.
+        self.sojourn
+            .retain(|(place, ..), kept| kept.seen == number || existing.contains_key(place));
+        if self.sojourn.len() > MOST_KEPT {
+            let mut seen: Vec<u64> = self.sojourn.values().map(|kept| kept.seen).collect();
+            let (_, first_out, _) = seen.select_nth_unstable_by(MOST_KEPT, |a, b| b.cmp(a));
+            let first_out = *first_out;
+            self.sojourn.retain(|_, kept| kept.seen > first_out);
+        }
+    }
+
     /// Chooses the places of the next table: all of them or, if there are many, those with most
-    /// traffic, drops and backlog.
+    /// traffic, drops and backlog, and some more as long as there is room.
     fn choose(&mut self, tallies: &[Tally]) {
         let before = std::mem::take(&mut self.tallies);
         if tallies.len() <= MOST_OBJECTS {
@@ -185,25 +221,50 @@ impl Collector {
                 &|tally| tally.queued_packets,
             ];
             let mut chosen = BTreeSet::new();
-            for (rank, share) in ranks.into_iter().zip([2, 4, 4]) {
+            for (rank, most) in ranks.into_iter().zip(BUSIEST) {
                 let mut ranked: Vec<(u64, Place)> = tallies
                     .iter()
                     .map(|tally| (rank(tally), tally.place))
                     .filter(|(rank, _)| *rank > 0)
                     .collect();
-                let most = MOST_OBJECTS / share;
                 if ranked.len() > most {
                     ranked.select_nth_unstable_by(most, |a, b| b.0.cmp(&a.0));
                     ranked.truncate(most);
                 }
                 chosen.extend(ranked.into_iter().map(|(_, place)| place));
             }
+            self.fill(tallies, &mut chosen);
             self.places = chosen.into_iter().collect();
         }
         self.tallies = tallies
             .iter()
             .map(|tally| (tally.place, (tally.bytes, tally.dropped)))
             .collect();
+    }
+
+    /// Adds places while there is room: first those of objects without a mask, so that they are always
+    /// there unless there are many, then those that have a row already, then others by number.
+    fn fill(&self, tallies: &[Tally], chosen: &mut BTreeSet<Place>) {
+        let mut places: HashMap<ObjectName, usize> = HashMap::new();
+        for tally in tallies {
+            *places.entry(tally.object).or_default() += 1;
+        }
+        let before: BTreeSet<Place> = self.places.iter().copied().collect();
+        let rest = tallies.iter();
+        let rest = rest.filter(|tally| !chosen.contains(&tally.place));
+        let mut rest: Vec<(bool, bool, ObjectName, Place)> = rest
+            .map(|tally| {
+                let is_one_of_many = places[&tally.object] > 1;
+                let is_new = !before.contains(&tally.place);
+                (is_one_of_many, is_new, tally.object, tally.place)
+            })
+            .collect();
+        let room = MOST_OBJECTS.saturating_sub(chosen.len());
+        if rest.len() > room {
+            rest.select_nth_unstable(room);
+            rest.truncate(room);
+        }
+        chosen.extend(rest.into_iter().map(|(.., place)| place));
     }
 
     /// Returns the busiest flows, and the sum of all others.
@@ -244,6 +305,17 @@ impl Collector {
         });
         (flows.collect(), traffic(&other, interval_ns))
     }
+}
+
+/// Returns the traffic of all pipes and schedulers. That of a queue is also that of its scheduler.
+fn of_links(table: &WatchTable) -> Traffic {
+    let mut all = table.other.clone();
+    for (place, row) in table.places().iter().zip(table.rows()) {
+        if let Place::Link(_) = place {
+            all.absorb(row);
+        }
+    }
+    all
 }
 
 pub(super) fn name(object: ObjectName) -> String {

@@ -36,8 +36,8 @@ pub struct Sample {
     pub unlisted: u64,
     /// The traffic of pipes and schedulers without a row.
     pub other: TrafficSample,
-    /// The same since the watch began.
-    pub other_total: TotalTraffic,
+    /// The traffic of all pipes and schedulers since the watch began, with and without a row.
+    pub all_total: TotalTraffic,
     /// The busiest flows through pipes, busiest first.
     pub flows: Vec<FlowSample>,
     /// The traffic of all flows without a row.
@@ -257,7 +257,7 @@ pub struct ObjectSample {
     pub total_marked: u64,
     /// Packets that were dropped since the object exists, by reason.
     pub total_dropped: BTreeMap<String, u64>,
-    /// The sojourn times of all packets since the object is watched.
+    /// The sojourn times of the packets that left while the object had a row, since it was first watched.
     pub total_sojourn: SojournCounts,
     /// The variables of the algorithm; of several queues, the largest value. Times are in
     /// nanoseconds; an instant is relative to the end of the interval, and missing if it had passed

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_core::{Cx, DropCounter, Packet, Rng, Span, Time};
 use sluice_ipfw::{Direction, Firewall, Headers, NoFiles, Settings};
@@ -187,6 +187,95 @@ fn of_many_pipes_the_busiest_are_listed_and_the_others_are_summed() {
     let flows: u64 = sample.flows.iter().map(|f| f.traffic.arrived_packets).sum();
     assert_eq!(flows + sample.other_flows.arrived_packets, 295 + 5 * 10);
     assert!(sample.flows.len() <= 64);
+}
+
+/// Flows of a mask take turns, so that each has a row in some intervals only.
+#[test]
+fn of_flows_in_turn_no_packet_counts_twice_no_histogram_falls_and_no_row_is_free() {
+    let lines = [
+        "pipe 1 config bw 1Mbit/s",
+        "pipe 9 config bw 1Mbit/s mask src-port 0xffff",
+        "add pipe 1 ip from any 1 to any",
+        "add pipe 9 ip from any to any",
+    ];
+    let mut bench = Bench::new(&lines.map(str::to_owned));
+    bench.send(ms(0), 1);
+    bench.with(
+        ms(1000),
+        |firewall, cx| while firewall.poll(cx).is_some() {},
+    );
+    for _ in 0..2 {
+        assert!(bench.exchange(ms(1000)).is_none());
+    }
+    let mut listed: BTreeSet<String> = BTreeSet::new();
+    let mut waited: BTreeMap<String, u64> = BTreeMap::new();
+    let mut returned = 0;
+    for interval in 1..=12_u64 {
+        // Three groups of 100 flows. Half of them send one packet, the others two: 150 in an interval.
+        // In the last three intervals, there is no traffic.
+        let is_busy = interval <= 9;
+        let group = 1000 + (interval % 3) as u16 * 100;
+        for flow in (0..100).filter(|_| is_busy) {
+            for _ in 0..1 + flow / 50 {
+                bench.send(ms(1000 * interval + 1), group + flow);
+            }
+        }
+        let end = ms(1000 * (interval + 1));
+        bench.with(end, |firewall, cx| while firewall.poll(cx).is_some() {});
+        let sample = bench.exchange(end).unwrap();
+        let arrived = |traffic: &TrafficSample| traffic.arrived_packets;
+        let of_objects = sample.objects.iter().map(|o| arrived(&o.traffic));
+        let of_interval = of_objects.sum::<u64>() + arrived(&sample.other);
+        assert_eq!(of_interval, if is_busy { 150 } else { 0 });
+        let (sent, all) = (150 * interval.min(9), &sample.all_total);
+        assert_eq!(
+            (
+                all.total_packets,
+                all.total_bytes,
+                all.total_sojourn.packets
+            ),
+            (sent, 1250 * sent, sent)
+        );
+        // The first group and the first pipe have 101 places, both groups 201.
+        let rows = if interval == 1 { 101 } else { 128 };
+        assert_eq!(sample.objects.len(), rows, "{interval}");
+        assert_eq!(sample.objects[0].name, "pipe 1");
+        let before = std::mem::take(&mut listed);
+        for object in &sample.objects {
+            let label = object.label();
+            let packets = object.total_sojourn.packets;
+            let old = waited.insert(label.clone(), packets);
+            assert!(old.is_none_or(|old| old <= packets), "{label}");
+            let is_back = old.is_some_and(|old| old > 0) && !before.contains(&label);
+            returned += u32::from(is_back);
+            listed.insert(label);
+        }
+    }
+    assert!(returned > 0, "flows lose their rows and get them again");
+}
+
+#[test]
+fn the_sojourn_times_of_some_objects_without_a_row_are_kept() {
+    let mut bench = Bench::new(&[
+        "pipe 9 config mask src-port 0xffff".to_owned(),
+        "add pipe 9 ip from any to any".to_owned(),
+    ]);
+    bench.exchange(ms(1));
+    bench.exchange(ms(1));
+    // In each interval, 100 flows that are new.
+    for interval in 0..100_u16 {
+        for flow in 0..100 {
+            bench.send(ms(2 + u64::from(interval)), 1000 + 100 * interval + flow);
+        }
+        bench.exchange(ms(3 + u64::from(interval)));
+    }
+    let kept = bench.collector.kept();
+    assert!((129..=4096).contains(&kept), "{kept}");
+    bench.with(ms(200), |firewall, cx| {
+        firewall.command("pipe 9 delete", &mut NoFiles, cx).unwrap();
+    });
+    bench.exchange(ms(201));
+    assert_eq!(bench.collector.kept(), 0, "they do not exist any more");
 }
 
 #[test]
