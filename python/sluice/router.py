@@ -37,6 +37,8 @@ class PortStatus(TypedDict):
 class RouterStatus(TypedDict):
     """The state of a router; docs/router-status.md describes the keys."""
 
+    version: str
+    started_unix_ms: int | None
     uptime_ns: int
     ports: list[PortStatus]
     admitted: int

@@ -236,6 +236,8 @@ fn the_reference_of_the_router_status_is_complete() {
         .expect("the command runs");
     assert!(output.status.success(), "{output:?}");
     let status: Json = serde_json::from_slice(&output.stdout).expect("it prints JSON");
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert!(status["started_unix_ms"].is_u64(), "{status}");
     let keys = |json: &Json| -> BTreeSet<String> {
         json.as_object()
             .expect("an object")

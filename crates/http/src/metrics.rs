@@ -340,7 +340,14 @@ fn simple(sample: &Sample) -> Vec<Metric<'_>> {
     });
     let one = |value: u64| Values::Counter(vec![(Vec::new(), value)]);
     let bytes = || Some(Unit::Bytes);
+    let version = vec![("version", status.version.clone())];
     vec![
+        (
+            "sluice_build_info",
+            "The version of the program that runs; always 1",
+            None,
+            Values::Gauge(vec![(version, 1)]),
+        ),
         (
             "sluice_uptime",
             "Time since the router started",

@@ -15,6 +15,7 @@ fn sample() -> Arc<Sample> {
         promiscuous: Some(false),
         ..PortStatus::default()
     });
+    sample.status.version = "1.2.3".to_owned();
     sample.status.uptime_ns = 1_500_000_000;
     sample.lateness.since_start = vec![0; 64];
     // Two packets less than 2^11 ns late, one less than 2^40 ns.
@@ -91,6 +92,7 @@ fn the_text_has_counters_by_reason_and_histograms() {
         "sluice_port_up{port=\"eth0\"} 0",
         "sluice_port_promiscuous{port=\"eth0\"} 0",
         "sluice_fail_open 0",
+        "sluice_build_info{version=\"1.2.3\"} 1",
         "sluice_uptime_seconds 1.5",
         "sluice_object_dropped_packets_total{object=\"pipe 1\",flow=\"\",reason=\"overflow\"} 7",
         // What has not happened yet is 0, so that its first increase can be seen.

@@ -1,11 +1,12 @@
-//! What a router depends on besides its own threads: the interfaces of its ports, and its guardian.
+//! What a router depends on besides its own threads: the interfaces of its ports, and its guardian. Also the
+//! time of its start, which its loops have in common.
 //!
 //! The code that asks for the status lets [`Health::look`] ask the kernel before. The loops only read the
 //! answer, so that they never wait for the kernel's configuration.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use sluice_net::namespace::{Interface, LinkError, Links, Namespace};
@@ -28,6 +29,8 @@ pub enum InterfaceState {
 
 /// What is known, for all threads.
 pub(super) struct Health {
+    /// The start, in milliseconds since the Unix epoch.
+    started_unix_ms: u64,
     namespace: Arc<Namespace>,
     ports: Vec<PortHealth>,
     /// The connection for questions.
@@ -67,13 +70,15 @@ const STATES: [Option<InterfaceState>; 4] = [
 ];
 
 impl Health {
-    /// Knows nothing yet.
+    /// Notes the start of the router; nothing else is known yet.
     pub(super) fn new(ports: &[PortSpec], namespace: Arc<Namespace>) -> Health {
         let port = |(number, port): (usize, &PortSpec)| PortHealth {
             interface: has_interface(port).then(|| port.interface(number)),
             state: AtomicU8::new(0),
         };
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Health {
+            started_unix_ms: since.map_or(0, |since| since.as_millis() as u64),
             namespace,
             ports: ports.iter().enumerate().map(port).collect(),
             links: Mutex::default(),
@@ -137,6 +142,7 @@ impl Health {
 
     /// Adds to a status what is known.
     pub(super) fn complete(&self, status: &mut Status) {
+        status.started_unix_ms = Some(self.started_unix_ms);
         let has_guardian = self.has_guardian.load(Ordering::Acquire);
         status.fail_open = has_guardian.then(|| self.is_guarded.load(Ordering::Relaxed));
         for (number, port) in status.ports.iter_mut().enumerate() {
@@ -260,6 +266,20 @@ mod tests {
         assert_eq!((told(), health.is_guarded()), (Some(true), true));
         health.note_guardian(false);
         assert_eq!((told(), health.is_guarded()), (Some(false), false));
+    }
+
+    /// The clock of the system may be set meanwhile.
+    #[test]
+    fn the_start_of_the_router_does_not_move() {
+        let mut health = health(&[]);
+        health.started_unix_ms = 1_700_000_000_123;
+        let mut status = Status::default();
+        assert_eq!(
+            status.started_unix_ms, None,
+            "links have no router's process"
+        );
+        health.complete(&mut status);
+        assert_eq!(status.started_unix_ms, Some(1_700_000_000_123));
     }
 
     #[test]

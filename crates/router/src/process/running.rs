@@ -497,6 +497,8 @@ impl Loop {
         let pool = self.forwarder.pool();
         let kept = self.forwarder.ports().iter().map(|port| port.kept() as u64);
         let mut status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_unix_ms: None,
             uptime_ns: self.clock.now().as_ns(),
             ports: ports.collect(),
             admitted: counts.admitted,

@@ -15,6 +15,13 @@ use crate::forward::LostFrame;
 /// The state of a router. A super-packet that stays whole counts once, wherever packets are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
+    /// The version of the program that runs.
+    #[serde(default)]
+    pub version: String,
+    /// The start of the router in milliseconds since the Unix epoch, as the system's clock showed it then;
+    /// `None` without a router's process.
+    #[serde(default)]
+    pub started_unix_ms: Option<u64>,
     /// Time since the router started.
     pub uptime_ns: u64,
     /// The ports in order; those of a pair are adjacent.

@@ -34,6 +34,7 @@ pub(super) fn status_of<P: Port, Q: Queueing, O: Observer>(
         }
     });
     let mut status = Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         uptime_ns: now.as_ns(),
         ports: ports.collect(),
         is_real_time,
