@@ -127,10 +127,8 @@ impl Access {
         let Some(token) = &self.token else {
             return Ok(Admitted::Anybody);
         };
-        let bearer = request
-            .header("authorization")
-            .and_then(|value| value.strip_prefix("Bearer "));
-        if bearer.is_some_and(|given| is_equal(given.trim(), token)) {
+        let bearer = request.header("authorization").and_then(bearer_token);
+        if bearer.is_some_and(|given| is_equal(given, token)) {
             return Ok(Admitted::Token);
         }
         let cookies = request.header("cookie").unwrap_or_default().split(';');
@@ -153,6 +151,15 @@ impl Access {
             format!("{name}={}; HttpOnly; SameSite=Strict; Path=/", self.session)
         })
     }
+}
+
+/// Returns the token of a value of `Authorization`. The name of a scheme may be in any case (RFC 9110 section
+/// 11.1).
+fn bearer_token(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then_some(token.trim())
 }
 
 /// Compares in a time that depends on the lengths only.

@@ -65,7 +65,7 @@ pub(super) fn change(
     if kind.split(';').next() != Some("application/json") {
         return Answer::text(415, "a change needs `Content-Type: application/json`");
     }
-    let reply = if request.path == "/undo" {
+    let reply = if request.path() == "/undo" {
         editor.undo(from)
     } else {
         match serde_json::from_str::<Commands>(&request.body) {

@@ -13,6 +13,8 @@
 //! | `/command` (POST) | executes commands |
 //! | `/undo` (POST) | takes the last change back |
 //!
+//! Where a path has GET, HEAD returns the headers of its answer.
+//!
 //! Each connection has a thread of ordinary priority and carries one request. A thread reads a
 //! request of at most 16 KiB within 10 s, and at most 32 connections are open. A reader of `/events`
 //! that is slow gets the newest sample after the one that it has read, so that samples do not
@@ -388,94 +390,120 @@ fn serve(stream: &Stream, means: &Means, patience: Duration) -> io::Result<()> {
             }
             return Err(error);
         }
-        Err(request::ReadError::Refused(why, text)) => {
+        Err(request::ReadError::Refused(status, why, text)) => {
             means.count(why);
-            return Answer::text(400, text).send(stream);
+            return Answer::text(status, text).send(stream);
         }
     };
-    if let Err((why, text)) = access::check_names(&request) {
+    let has_body = request.method != Method::Head;
+    match reply(&request, stream, means)? {
+        Reply::Events(router) if has_body => events(stream, &router, means),
+        Reply::Events(_) => Answer::stream().send_head(stream),
+        Reply::Whole(answer) => {
+            let follows_runs = answer.status == 200 && request.path() == "/runs";
+            match has_body {
+                true => answer.send(stream)?,
+                false => answer.send_without_body(stream)?,
+            }
+            if follows_runs {
+                *lock(&means.asked) = Some(Instant::now());
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What a request is answered with.
+enum Reply {
+    Whole(Answer),
+    /// Samples as they come.
+    Events(Arc<OfRouter>),
+}
+
+impl From<Answer> for Reply {
+    fn from(answer: Answer) -> Reply {
+        Reply::Whole(answer)
+    }
+}
+
+/// Returns the reply to a request, and makes the change that it asks for.
+fn reply(request: &Request, stream: &Stream, means: &Means) -> io::Result<Reply> {
+    if let Err((why, text)) = access::check_names(request) {
         means.count(why);
-        return Answer::text(403, text).send(stream);
+        return Ok(Answer::text(403, text).into());
     }
-    let path = request.path.split('?').next().unwrap_or_default();
-    match (request.method, path) {
-        // The page has no figures.
-        (Method::Get, "/") => {
-            return Answer::page(means.page).send(stream);
-        }
-        (Method::Post, "/login") => {
-            return match means.access.login(&request) {
-                Some(cookie) => Answer::empty().with("Set-Cookie", cookie).send(stream),
-                None => {
-                    means.count(Why::HttpWrongToken);
-                    Answer::text(403, "wrong token").send(stream)
-                }
-            };
-        }
-        (Method::Post, path) if !CHANGES.contains(&path) => {
-            return Answer::text(405, "only GET").send(stream);
-        }
-        _ => {}
+    let path = request.path();
+    let (methods, allow) = allowed(path, means.shown.runs.is_some());
+    if !methods.contains(&request.method) {
+        let why = format!("this path has the methods {allow} only");
+        return Ok(Answer::text(405, &why).with("Allow", allow).into());
     }
-    let admitted = means
-        .access
-        .admits(&request)
-        .map_err(|why| means.count(why));
+    // The page has no figures.
+    if path == "/" {
+        return Ok(Answer::page(means.page).into());
+    }
+    if path == "/login" {
+        let answer = match means.access.login(request) {
+            Some(cookie) => Answer::empty().with("Set-Cookie", cookie),
+            None => {
+                means.count(Why::HttpWrongToken);
+                Answer::text(403, "wrong token")
+            }
+        };
+        return Ok(answer.into());
+    }
+    let admitted = means.access.admits(request).map_err(|why| means.count(why));
     let Ok(admitted) = admitted else {
         let why = "a token is required: open the page with #token=TOKEN behind its address, or send \
                    `Authorization: Bearer TOKEN`";
-        return Answer::text(401, why)
-            .with("WWW-Authenticate", "Bearer")
-            .send(stream);
+        let answer = Answer::text(401, why).with("WWW-Authenticate", "Bearer");
+        return Ok(answer.into());
     };
     let of_runs = match &means.shown.runs {
-        Some(board) => runs::answer(request.method, path, board),
+        Some(board) => runs::answer(path, board),
         None => (path == "/runs").then(|| Answer::json("null".to_owned())),
     };
     if let Some(answer) = of_runs {
-        answer.send(stream)?;
-        if path == "/runs" {
-            *lock(&means.asked) = Some(Instant::now());
-        }
-        return Ok(());
+        return Ok(answer.into());
     }
     let Some(router) = means.shown.router() else {
-        return Answer::text(503, "no live run has begun").send(stream);
+        return Ok(Answer::text(503, "no live run has begun").into());
     };
-    if request.method == Method::Post {
-        let from = format!("http {}", stream.peer()?);
-        return control::change(&request, &from, admitted, router.editor.as_ref()).send(stream);
-    }
-    if path == "/control" {
-        return control::form(router.editor.as_ref()).send(stream);
-    }
-    if path == "/events" {
-        return events(stream, &router, means);
-    }
-    if path == "/history" {
-        let history = lock(&router.history).json();
-        return Answer::json(history).send(stream);
-    }
-    if !["/metrics", "/state"].contains(&path) {
-        return Answer::text(
-            404,
-            "there are /, /metrics, /state, /history, /events and /control",
-        )
-        .send(stream);
-    }
-    match router.watcher.sample(0, SAMPLE) {
-        Err(why) => Answer::text(503, &why.to_string()),
-        Ok(sample) if path == "/metrics" => {
-            let format = Format::accepted(request.header("accept"));
-            Answer::of(format.content_type(), formatted(&sample, format))
+    let answer = match path {
+        path if CHANGES.contains(&path) => {
+            let from = format!("http {}", stream.peer()?);
+            control::change(request, &from, admitted, router.editor.as_ref())
         }
-        Ok(sample) => Answer::json(serde_json::to_string(&*sample).expect("a sample is plain")),
-    }
-    .send(stream)
+        "/control" => control::form(router.editor.as_ref()),
+        "/events" => return Ok(Reply::Events(router)),
+        "/history" => Answer::json(lock(&router.history).json()),
+        "/metrics" | "/state" => match router.watcher.sample(0, SAMPLE) {
+            Err(why) => Answer::text(503, &why.to_string()),
+            Ok(sample) if path == "/metrics" => {
+                let format = Format::accepted(request.header("accept"));
+                Answer::of(format.content_type(), formatted(&sample, format))
+            }
+            Ok(sample) => Answer::json(serde_json::to_string(&*sample).expect("a sample is plain")),
+        },
+        _ => Answer::text(
+            404,
+            "there are /, /metrics, /state, /history, /events, /runs and /control; a page of runs has \
+             /report/N, too; by POST, there are /login, /command and /undo",
+        ),
+    };
+    Ok(answer.into())
 }
 
 /// The paths of changes.
 const CHANGES: [&str; 2] = ["/command", "/undo"];
+
+/// Returns the methods of a path, also as in the header `Allow`. A page of runs has no changes.
+fn allowed(path: &str, has_runs: bool) -> (&'static [Method], &'static str) {
+    match path == "/login" || !has_runs && CHANGES.contains(&path) {
+        true => (&[Method::Post], "POST"),
+        false => (&[Method::Get, Method::Head], "GET, HEAD"),
+    }
+}
 
 /// Sends samples until the reader or the router ends.
 fn events(stream: &Stream, router: &OfRouter, means: &Means) -> io::Result<()> {
@@ -564,6 +592,12 @@ impl Answer {
         stream.write_within(answer.as_bytes(), patience)
     }
 
+    /// RFC 9110 section 9.3.2: the headers are those of an answer with a body.
+    fn send_without_body(self, stream: &Stream) -> io::Result<()> {
+        let head = self.head(self.kind.map(|_| self.body.len()));
+        stream.write_within(head.as_bytes(), ANSWERED)
+    }
+
     fn send_head(self, stream: &Stream) -> io::Result<()> {
         stream.write_within(self.head(None).as_bytes(), PAGE_PATIENCE)
     }
@@ -579,6 +613,7 @@ impl Answer {
             405 => "Method Not Allowed",
             415 => "Unsupported Media Type",
             422 => "Unprocessable Content",
+            501 => "Not Implemented",
             _ => "Service Unavailable",
         };
         let mut head = format!("HTTP/1.1 {} {phrase}\r\n", self.status);

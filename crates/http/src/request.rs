@@ -11,6 +11,8 @@ use super::address::Stream;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Get,
+    /// As `Get`, but the answer has no body.
+    Head,
     Post,
 }
 
@@ -18,7 +20,7 @@ pub(super) enum Method {
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub method: Method,
-    pub path: String,
+    path: String,
     headers: Vec<(String, String)>,
     pub body: String,
 }
@@ -27,13 +29,13 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum ReadError {
     Io(io::Error),
-    /// The reason, as a counter and as a text.
-    Refused(Why, &'static str),
+    /// The status of the answer, and the reason as a counter and as a text.
+    Refused(u16, Why, &'static str),
 }
 
 /// Refuses what is not a request that the server knows.
 const fn unreadable(text: &'static str) -> ReadError {
-    ReadError::Refused(Why::HttpUnreadable, text)
+    ReadError::Refused(400, Why::HttpUnreadable, text)
 }
 
 impl From<io::Error> for ReadError {
@@ -75,7 +77,7 @@ impl Request {
             }
             if bytes.len() > most {
                 let text = "the head of the request is too long";
-                return Err(ReadError::Refused(Why::HttpLong, text));
+                return Err(ReadError::Refused(400, Why::HttpLong, text));
             }
         };
         let most = if request.path == "/login" {
@@ -85,7 +87,7 @@ impl Request {
         };
         if length > most {
             let text = "the body of the request is too long";
-            return Err(ReadError::Refused(Why::HttpLong, text));
+            return Err(ReadError::Refused(400, Why::HttpLong, text));
         }
         while bytes.len() < head + length {
             more(&mut bytes)?;
@@ -93,6 +95,11 @@ impl Request {
         let body = String::from_utf8_lossy(&bytes[head..head + length]);
         request.body = body.into_owned();
         Ok(request)
+    }
+
+    /// Returns the path without a query.
+    pub fn path(&self) -> &str {
+        self.path.split('?').next().unwrap_or_default()
     }
 
     /// Returns the only header of this name.
@@ -117,8 +124,13 @@ fn parse(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, ReadError> {
     };
     let method = match parsed.method {
         Some("GET") => Method::Get,
+        Some("HEAD") => Method::Head,
         Some("POST") => Method::Post,
-        _ => return Err(unreadable("only GET and POST are possible")),
+        // RFC 9110 section 15.6.2: no path has it.
+        _ => {
+            let text = "only GET, HEAD and POST are possible";
+            return Err(ReadError::Refused(501, Why::HttpUnreadable, text));
+        }
     };
     let headers = parsed.headers.iter().map(|header| {
         let value = String::from_utf8_lossy(header.value).into_owned();

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Answer;
-use super::request::Method;
 
 /// What is shown of runs.
 pub trait Board: Send + Sync {
@@ -24,10 +23,7 @@ pub trait Board: Send + Sync {
 }
 
 /// Answers a request of somebody who may see figures, unless it is about a router.
-pub(crate) fn answer(method: Method, path: &str, board: &Arc<dyn Board>) -> Option<Answer> {
-    if method == Method::Post {
-        return Some(Answer::text(405, "only GET"));
-    }
+pub(crate) fn answer(path: &str, board: &Arc<dyn Board>) -> Option<Answer> {
     if path == "/runs" {
         return Some(Answer::json(board.json()));
     }

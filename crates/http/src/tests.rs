@@ -18,6 +18,7 @@ use sluice_router::forward::Lateness;
 use sluice_router::process::Status;
 
 mod cookie;
+mod methods;
 mod runs;
 
 /// A server beside a loop without packets.
@@ -359,7 +360,7 @@ fn a_port_in_use_is_named() {
 fn bad_requests_are_refused() {
     let served = Served::start(None);
     expect(&served.ask("nonsense\r\n\r\n"), 400);
-    expect(&served.ask("DELETE / HTTP/1.1\r\nHost: HOST\r\n\r\n"), 400);
+    expect(&served.ask("DELETE / HTTP/1.1\r\nHost: HOST\r\n\r\n"), 501);
     expect(
         &served.ask("POST /state HTTP/1.1\r\nHost: HOST\r\n\r\n"),
         405,
