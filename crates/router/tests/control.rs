@@ -79,17 +79,22 @@ const SHORT: Limits = Limits {
     clients: 4,
     patience: Duration::from_millis(300),
     work: Duration::from_secs(20),
+    grace: Duration::from_millis(50),
 };
 
 impl Served {
     fn start() -> Served {
+        Served::within(SHORT)
+    }
+
+    fn within(limits: Limits) -> Served {
         let folder = tempfile::tempdir().unwrap();
         let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let (end, ended) = channel();
         let packet_loop = thread::Builder::new().name(LOOP.into());
         let thread = packet_loop.spawn(move || carry_out(inbox, &ended)).unwrap();
         let turned_away = Arc::clone(orders.turned_away());
-        let listener = Listener::open(&folder.path().join("s"), orders, SHORT).unwrap();
+        let listener = Listener::open(&folder.path().join("s"), orders, limits).unwrap();
         Served {
             listener: Some(listener),
             end,
@@ -396,7 +401,10 @@ fn a_client_is_refused_while_the_requests_of_all_others_are_executed() {
         thread::sleep(Duration::from_millis(1));
     }
     let reply: Reply = serde_json::from_str(&line(&connect())).unwrap();
-    assert_eq!(reply.error.unwrap().exit_code, 75);
+    let failure = reply.error.unwrap();
+    assert_eq!(failure.exit_code, 75);
+    let expected = "the router is busy: 4 clients are being served; try again";
+    assert_eq!(failure.message, expected);
     assert_eq!(turned_away.counts(), [("too_many".into(), 1)].into());
     for order in held {
         order.answer.send(Answered::Status(Box::new(7)));
@@ -487,11 +495,39 @@ fn the_client_that_has_been_silent_for_longest_makes_room() {
     // The first one speaks again, so the second one has been silent for longest.
     assert_eq!(status_of(&clients[0]), STATUS);
     assert!(served.ask("pipe show").error.is_none());
-    assert_eq!(line(&clients[1]), "");
+    // It learns why, and that nothing has happened.
+    let mut told = BufReader::new(&clients[1]).lines().map(Result::unwrap);
+    let reply: Reply = serde_json::from_str(&told.next().unwrap()).unwrap();
+    let failure = reply.error.unwrap();
+    assert_eq!(failure.exit_code, 75);
+    assert!(
+        failure.message.contains("the place of this silent client"),
+        "{failure:?}"
+    );
+    assert_eq!(told.next(), None);
     for number in [0, 2, 3] {
         assert_eq!(status_of(&clients[number]), STATUS);
     }
     assert_eq!(served.turned_away.counts(), [("silent".into(), 1)].into());
+}
+
+#[test]
+fn of_more_clients_than_places_that_ask_at_once_each_is_answered() {
+    // Longer than it takes them all, so that none of them counts as silent on a busy machine.
+    let served = Served::within(Limits {
+        grace: Duration::from_secs(60),
+        ..SHORT
+    });
+    thread::scope(|scope| {
+        for _ in 0..6 * SHORT.clients {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(status_of(&served.connect()), STATUS);
+                }
+            });
+        }
+    });
+    assert!(served.turned_away.counts().is_empty());
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod inbox;
 mod journal;
 mod mailbox;
 mod message;
+mod places;
 mod server;
 mod socket_file;
 mod team;

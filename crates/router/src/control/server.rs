@@ -4,17 +4,19 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{SendFlags, send};
 use rustix::process::geteuid;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_ipfw::{Mode, Snapshot};
 
+use super::places::{Place, Places};
 use super::socket_file::{SocketError, SocketFile};
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Texts, Why, Work};
 
@@ -29,6 +31,9 @@ pub struct Limits {
     pub patience: Duration,
     /// The loop must have answered within this time.
     pub work: Duration,
+    /// Another connection waits this long for a place before it ends one that has been silent for less
+    /// time, or is refused because all have sent requests.
+    pub grace: Duration,
 }
 
 impl Default for Limits {
@@ -37,6 +42,7 @@ impl Default for Limits {
             clients: 16,
             patience: Duration::from_secs(10),
             work: Duration::from_secs(30),
+            grace: Duration::from_secs(1),
         }
     }
 }
@@ -143,43 +149,6 @@ impl Drop for Listener {
     }
 }
 
-/// A connection as the listening thread knows it.
-struct Client {
-    number: u64,
-    stream: UnixStream,
-    /// Whether a complete request is being processed.
-    is_served: Arc<AtomicBool>,
-}
-
-/// All connections. Those that are not served are in order, the one that has been silent for longest
-/// first.
-type Clients = Arc<Mutex<Vec<Client>>>;
-
-/// The place of a connection among all.
-struct Place {
-    number: u64,
-    is_served: Arc<AtomicBool>,
-    all: Clients,
-}
-
-impl Place {
-    /// Keeps the place while a request is being processed.
-    fn begin(&self) {
-        self.is_served.store(true, Ordering::Release);
-    }
-
-    /// The client is silent from now on.
-    fn end(&self) {
-        let mut all = lock(&self.all);
-        // Those in front of it have been silent for longer.
-        if let Some(at) = all.iter().position(|client| client.number == self.number) {
-            let client = all.remove(at);
-            all.push(client);
-        }
-        self.is_served.store(false, Ordering::Release);
-    }
-}
-
 /// Returns the newest sample with a number above the given one, as JSON.
 pub type SampleSource = Arc<dyn Fn(u64, Duration) -> Result<Box<RawValue>, Refused> + Send + Sync>;
 
@@ -220,7 +189,7 @@ fn accept<T: Serialize + Send + 'static>(
     means: &Means<T>,
     is_closing: &AtomicBool,
 ) {
-    let clients = Clients::default();
+    let places = Arc::<Places>::default();
     for number in 0.. {
         let accepted = listener.accept();
         if is_closing.load(Ordering::Acquire) {
@@ -233,17 +202,17 @@ fn accept<T: Serialize + Send + 'static>(
             continue;
         };
         // If a client cannot be served, its connection is closed.
-        let _ = admit(number, stream, &clients, means);
+        let _ = admit(number, stream, &places, means);
     }
-    for client in lock(&clients).iter() {
-        let _ = client.stream.shutdown(Shutdown::Both);
-    }
+    places.for_each(|stream| {
+        let _ = stream.shutdown(Shutdown::Both);
+    });
 }
 
 fn admit<T: Serialize + Send + 'static>(
     number: u64,
     stream: UnixStream,
-    clients: &Clients,
+    places: &Arc<Places>,
     means: &Means<T>,
 ) -> io::Result<()> {
     let peer = socket_peercred(&stream)?;
@@ -252,21 +221,20 @@ fn admit<T: Serialize + Send + 'static>(
         means.turn_away(Why::OtherUser);
         return refuse(&stream, "this router belongs to another user", 77);
     }
-    if !make_room(clients, means) {
-        means.turn_away(Why::TooMany);
-        return refuse(&stream, &Refused::Busy.to_string(), 75);
-    }
-    let place = Place {
-        number,
-        is_served: Arc::default(),
-        all: Arc::clone(clients),
+    let displace = |silent: &UnixStream| {
+        means.turn_away(Why::Silent);
+        let _ = refuse(silent, DISPLACED, 75);
+        let _ = silent.shutdown(Shutdown::Both);
     };
+    if !places.make_room(&means.limits, displace) {
+        means.turn_away(Why::TooMany);
+        let most = means.limits.clients;
+        let why = format!("the router is busy: {most} clients are being served; try again");
+        return refuse(&stream, &why, 75);
+    }
     let copy = stream.try_clone();
-    lock(clients).push(Client {
-        number,
-        stream: copy.inspect_err(|_| means.turn_away(Why::Thread))?,
-        is_served: Arc::clone(&place.is_served),
-    });
+    let copy = copy.inspect_err(|_| means.turn_away(Why::Thread))?;
+    let place = places.admit(number, copy);
     let of_thread = means.clone();
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
@@ -275,43 +243,23 @@ fn admit<T: Serialize + Send + 'static>(
         {
             of_thread.turn_away(Why::Slow);
         }
-        lock(&place.all).retain(|client| client.number != number);
     });
     if served.is_err() {
         means.turn_away(Why::Thread);
-        lock(clients).retain(|client| client.number != number);
     }
     Ok(())
 }
 
-/// Ends the connection that has been silent for longest if there are too many. Returns whether
-/// there is room.
-fn make_room<T>(clients: &Clients, means: &Means<T>) -> bool {
-    let mut clients = lock(clients);
-    if clients.len() < means.limits.clients {
-        return true;
-    }
-    let silent = |client: &Client| !client.is_served.load(Ordering::Acquire);
-    let Some(oldest) = clients.iter().position(silent) else {
-        return false;
-    };
-    means.turn_away(Why::Silent);
-    let _ = clients.remove(oldest).stream.shutdown(Shutdown::Both);
-    true
-}
+/// The answer to a client that loses its place.
+const DISPLACED: &str = "the router has given the place of this silent client to another one; since its last \
+                         answer, nothing was executed for it: connect again";
 
-fn lock(clients: &Clients) -> std::sync::MutexGuard<'_, Vec<Client>> {
-    // No operation under the lock can leave the list half changed.
-    clients.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Sends the reason and closes, without waiting for a client that does not read.
+/// Sends the reason, without waiting for a client that does not read.
 fn refuse(stream: &UnixStream, why: &str, exit_code: u8) -> io::Result<()> {
-    stream.set_nonblocking(true)?;
     let mut line = serde_json::to_vec(&Reply::<(), ()>::refusal(why.to_owned(), exit_code))?;
     line.push(b'\n');
-    let mut stream = stream;
-    stream.write_all(&line)
+    send(stream, &line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    Ok(())
 }
 
 fn serve<T: Serialize>(
@@ -325,13 +273,15 @@ fn serve<T: Serialize>(
     let mut line = Vec::new();
     loop {
         line.clear();
-        if !has_request(&mut requests) {
+        if !has_request(&mut requests) || !place.speaks() {
             return Ok(());
         }
         requests.get_mut().start();
         let mut bounded = requests.by_ref().take(MOST_REQUEST as u64 + 1);
         bounded.read_until(b'\n', &mut line)?;
-        place.begin();
+        if !place.begin() {
+            return Ok(());
+        }
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
         let is_whole = line.ends_with(b"\n");
         match read_request(&line) {
@@ -365,8 +315,8 @@ fn serve<T: Serialize>(
     }
 }
 
-/// Waits for the first byte of a request, without a limit: `make_room` ends the wait if another client
-/// needs the place. Returns whether there is one.
+/// Waits for the first byte of a request, without a limit: [`Places::make_room`] ends the wait if another
+/// client needs the place. Returns whether there is one.
 fn has_request(requests: &mut BufReader<Timed<'_>>) -> bool {
     requests.get_mut().stop();
     loop {
