@@ -1,5 +1,8 @@
 //! The control socket with well-behaved and misbehaving clients. The timeouts are real but short.
 
+#[path = "control/watchers.rs"]
+mod watchers;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::Shutdown;
@@ -20,8 +23,8 @@ use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::{Firewall, Output, Settings};
 use sluice_loader::{Code, Loaded, Loader, Source};
 use sluice_router::control::{
-    Answered, Builder, How, Inbox, Limits, Listener, Reply, Request, ServeError, TurnedAway, Work,
-    ask, inbox,
+    Answered, Builder, How, Inbox, Limits, Listener, Reply, Request, ServeError, Sources,
+    TurnedAway, Work, ask, inbox,
 };
 
 /// The name of the loop's thread.
@@ -88,13 +91,18 @@ impl Served {
     }
 
     fn within(limits: Limits) -> Served {
+        Served::watched(limits, None)
+    }
+
+    fn watched(limits: Limits, sources: Option<Sources>) -> Served {
         let folder = tempfile::tempdir().unwrap();
         let (inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
         let (end, ended) = channel();
         let packet_loop = thread::Builder::new().name(LOOP.into());
         let thread = packet_loop.spawn(move || carry_out(inbox, &ended)).unwrap();
         let turned_away = Arc::clone(orders.turned_away());
-        let listener = Listener::open(&folder.path().join("s"), orders, limits).unwrap();
+        let path = folder.path().join("s");
+        let listener = Listener::open_watched(&path, orders, limits, sources).unwrap();
         Served {
             listener: Some(listener),
             end,

@@ -350,7 +350,8 @@ const REFUSALS: [(&str, &str); 48] = [
     ),
     (
         "too_many",
-        "{} clients of the control socket are served at a time, and all are at work; wait for one",
+        "{} clients of the control socket are served at a time, and twice as many may wait for samples; all \
+         places are taken, wait for one",
     ),
     (
         "silent",

@@ -15,6 +15,8 @@ enum Doing {
     Silent,
     /// Its request is executed, or the answer is sent.
     Served,
+    /// It waits for a sample, and holds no place meanwhile.
+    Waiting,
 }
 
 /// A connection as the listening thread knows it.
@@ -62,7 +64,7 @@ impl Places {
     pub(super) fn make_room(&self, limits: &Limits, displace: impl FnOnce(&UnixStream)) -> bool {
         let deadline = Instant::now() + limits.grace;
         let mut clients = self.lock();
-        while clients.len() >= limits.clients {
+        while clients.len() - waiting(&clients) >= limits.clients {
             let silent = clients.iter().enumerate();
             let silent = silent.filter(|(_, client)| client.is_silent());
             let longest = silent.min_by_key(|(_, client)| client.since);
@@ -118,8 +120,22 @@ impl Place {
         self.note(Doing::Silent);
     }
 
+    /// Gives back the place while the client waits for a sample, unless `most` clients wait already. Returns
+    /// whether it may wait; [`Place::begin`] takes a place again, even if all others are taken by then.
+    #[must_use]
+    pub(super) fn wait(&self, most: usize) -> bool {
+        self.note_if(Doing::Waiting, |clients| waiting(clients) < most)
+    }
+
     fn note(&self, doing: Doing) -> bool {
+        self.note_if(doing, |_| true)
+    }
+
+    fn note_if(&self, doing: Doing, may: impl FnOnce(&[Client]) -> bool) -> bool {
         let mut clients = self.places.lock();
+        if !may(&clients) {
+            return false;
+        }
         let own = clients
             .iter_mut()
             .find(|client| client.number == self.number);
@@ -142,9 +158,22 @@ impl Drop for Place {
     }
 }
 
+/// Returns the number of clients that wait for a sample.
+fn waiting(clients: &[Client]) -> usize {
+    let waiting = clients.iter();
+    waiting
+        .filter(|client| client.doing == Doing::Waiting)
+        .count()
+}
+
+/// Returns whether the client has closed its connection, and does not only send nothing more.
+pub(super) fn has_hung_up(stream: &UnixStream) -> bool {
+    readiness(stream).contains(PollFlags::HUP)
+}
+
 /// Returns what a connection is ready for, without waiting: `IN` if there is something to read, or if the client
 /// will send nothing more, and `HUP` if it does not read either.
-pub(super) fn readiness(stream: &UnixStream) -> PollFlags {
+fn readiness(stream: &UnixStream) -> PollFlags {
     let mut polled = [PollFd::new(stream, PollFlags::IN)];
     // After an error, nothing is known, and no flag is set.
     let _ = poll(&mut polled, Some(&Timespec::default()));

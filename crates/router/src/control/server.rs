@@ -16,15 +16,15 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_ipfw::{Mode, Snapshot};
 
-use super::places::{Place, Places};
+use super::places::{Place, Places, has_hung_up};
 use super::socket_file::{SocketError, SocketFile};
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Texts, Why, Work};
 
 /// The limits for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest number of connections at a time. A further connection ends the one that has been
-    /// silent for longest.
+    /// Largest number of connections at a time, besides those that wait for a sample, of which there may
+    /// be twice as many. A further connection ends the one that has been silent for longest.
     pub clients: usize,
     /// A request must be complete within this time of its first byte, and a reply read within it.
     /// Between two requests, a client may be silent for as long as nobody needs its place.
@@ -34,6 +34,13 @@ pub struct Limits {
     /// Another connection waits this long for a place before it ends one that has been silent for less
     /// time, or is refused because all have sent requests.
     pub grace: Duration,
+}
+
+impl Limits {
+    /// Returns the largest number of clients that wait for a sample.
+    const fn watchers(&self) -> usize {
+        2 * self.clients
+    }
 }
 
 impl Default for Limits {
@@ -285,11 +292,10 @@ fn serve<T: Serialize>(
         let mut replies = BufWriter::new(Timed::new(stream, limits.patience));
         let is_whole = line.ends_with(b"\n");
         match read_request(&line) {
-            Ok(Asked::Sample { after }) => {
-                let sources = means.sources.as_ref();
-                let sample = sources.map(|sources| (sources.samples)(after, limits.work));
-                write(&sampled::<T>(sample), &mut replies)?;
-            }
+            Ok(Asked::Sample { after }) => match watch(stream, after, means, place) {
+                Some(sampled) => write(&sampled, &mut replies)?,
+                None => return Ok(()),
+            },
             Ok(Asked::Commands { text, mode, files }) => {
                 let answer = orders.commands(by, (text, mode, files), limits.work);
                 reply(answer, &mut replies)?;
@@ -349,16 +355,63 @@ pub enum Asked {
     },
 }
 
-fn sampled<T>(sample: Option<Result<Box<RawValue>, Refused>>) -> Reply<Box<Snapshot>, T> {
-    match sample {
-        Some(Ok(sample)) => Reply {
+/// Waits for a sample, without holding a place. Returns the reply, or `None` if the client has gone.
+fn watch<T>(
+    stream: &UnixStream,
+    after: u64,
+    means: &Means<T>,
+    place: &Place,
+) -> Option<Reply<Box<Snapshot>, T>> {
+    let Some(sources) = &means.sources else {
+        return Some(Reply::refusal("this router cannot be watched".into(), 76));
+    };
+    let most = means.limits.watchers();
+    if !place.wait(most) {
+        means.turn_away(Why::TooMany);
+        let why = format!("the router is busy: {most} clients are waiting for samples; try again");
+        return Some(Reply::refusal(why, 75));
+    }
+    let sample = next_sample(stream, after, &sources.samples, means.limits.work)?;
+    if !place.begin() {
+        return None;
+    }
+    Some(match sample {
+        Ok(sample) => Reply {
             sample: Some(sample),
             ..Reply::empty()
         },
-        Some(Err(refused)) => Reply::refusal(refused.to_string(), 75),
-        None => Reply::refusal("this router cannot be watched".into(), 76),
+        // Unlike a command, nothing is withdrawn.
+        Err(Refused::Late) => Reply::refusal("there was no sample in time".into(), 75),
+        Err(refused) => Reply::refusal(refused.to_string(), 75),
+    })
+}
+
+/// Waits for a sample as long as the client does, at most for `patience`. Returns `None` if the client has
+/// gone.
+fn next_sample(
+    stream: &UnixStream,
+    after: u64,
+    source: &SampleSource,
+    patience: Duration,
+) -> Option<Result<Box<RawValue>, Refused>> {
+    let end = Instant::now() + patience;
+    loop {
+        let began = Instant::now();
+        let left = end.saturating_duration_since(began).min(LOOK);
+        let sample = source(after, left);
+        // The source may have failed long before it was late.
+        let is_late = matches!(sample, Err(Refused::Late)) && began.elapsed() >= left;
+        if !is_late || Instant::now() >= end {
+            return Some(sample);
+        }
+        if has_hung_up(stream) {
+            return None;
+        }
     }
 }
+
+/// A client that waits for a sample and hangs up is noticed within this time.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Reads a line as a request.
 ///

@@ -94,11 +94,26 @@ fn a_new_client_has_some_time_before_it_makes_room() {
 }
 
 #[test]
+fn clients_that_wait_for_a_sample_hold_no_place() {
+    let places = Arc::default();
+    let [(first, _one), (second, _two)] = two(&places);
+    assert!(first.wait(1));
+    assert!(!second.wait(1), "one may wait");
+    assert!(second.begin());
+    assert_eq!(room(&places, &STRICT), (true, 0));
+    // Its sample has come.
+    assert!(first.begin());
+    assert_eq!(room(&places, &STRICT), (false, 0));
+}
+
+#[test]
 fn a_closed_connection_is_told_from_one_without_further_requests() {
     let (own, client) = UnixStream::pair().unwrap();
     assert_eq!(readiness(&own), PollFlags::empty());
     client.shutdown(Shutdown::Write).unwrap();
     assert_eq!(readiness(&own), PollFlags::IN);
+    assert!(!has_hung_up(&own));
     drop(client);
     assert_eq!(readiness(&own), PollFlags::IN | PollFlags::HUP);
+    assert!(has_hung_up(&own));
 }

@@ -94,7 +94,8 @@ impl Watcher {
     }
 
     /// Returns the newest sample with a number above `after`, at the latest after `patience`. With
-    /// 0, any sample that is not older than two intervals will do.
+    /// 0, any sample that is not older than two intervals will do. It will also do if its number is below
+    /// `after`, which is a number from before the router was started again.
     ///
     /// # Errors
     /// The loop does not answer, or has ended.
@@ -105,7 +106,7 @@ impl Watcher {
         loop {
             state.asked = Some(Instant::now());
             if let Some(sample) = &state.latest
-                && sample.number > after
+                && sample.number != after
                 && state.taken.is_some_and(|at| at.elapsed() < 2 * INTERVAL)
             {
                 return Ok(Arc::clone(sample));

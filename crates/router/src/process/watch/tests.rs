@@ -88,6 +88,31 @@ fn another_thread_takes_samples_when_one_has_panicked() {
     assert!(!watcher.0.lock().is_running);
 }
 
+/// A client that knew the router before it was started again has a number that is yet to come.
+#[test]
+fn a_number_from_an_earlier_start_is_not_waited_for() {
+    let (_inbox, orders) = inbox(Builder::default()).unwrap();
+    let watcher = Watcher::new(orders);
+    {
+        let mut state = watcher.0.lock();
+        // No thread takes samples.
+        state.is_running = true;
+        let sample = Sample {
+            number: 3,
+            ..Sample::default()
+        };
+        state.latest = Some(Arc::new(sample));
+        state.taken = Some(Instant::now());
+    }
+    let number = |after| {
+        let sample = watcher.sample(after, Duration::ZERO);
+        sample.map(|sample| sample.number)
+    };
+    assert_eq!(number(2), Ok(3));
+    assert_eq!(number(3), Err(Refused::Late));
+    assert_eq!(number(4), Ok(3));
+}
+
 #[test]
 fn a_sample_has_the_rates_of_a_known_load() {
     let lines = [
