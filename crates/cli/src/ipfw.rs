@@ -94,8 +94,14 @@ pub fn run(program: &str, words: Vec<OsString>) -> Result<ExitCode, Error> {
         commands: command,
         how: How::Command,
     };
-    let reply = ask(&socket, &request)?;
-    tell(program, is_batch, &reply)
+    match ask(&socket, &request) {
+        Ok(reply) => tell(program, is_batch, &reply),
+        Err(error @ AskError::Late { .. }) => {
+            eprintln!("{program}: {error}");
+            Ok(ExitCode::from(error.exit_code()))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn tell(program: &str, is_batch: bool, reply: &Reply) -> Result<ExitCode, Error> {

@@ -24,6 +24,8 @@ mod service;
 mod single;
 #[path = "router/starting.rs"]
 mod starting;
+#[path = "router/stopped.rs"]
+mod stopped;
 #[path = "router/terminal.rs"]
 mod terminal;
 mod verdict;

@@ -1,5 +1,7 @@
 //! The control socket with well-behaved and misbehaving clients. The timeouts are real but short.
 
+#[path = "control/gone.rs"]
+mod gone;
 #[path = "control/watchers.rs"]
 mod watchers;
 

@@ -168,7 +168,7 @@ fn warning(
         "call_loop" => "packets met a limit",
         "states_evicted" => "states removed",
         "bridged" => "packets not sent again",
-        "busy" | "late" => "commands refused",
+        "busy" | "late" | "gone" => "commands refused",
         _ if name.starts_with("http_") => "requests refused",
         _ if Why::ALL.iter().any(|why| why.name() == name) => "clients refused",
         _ => "packets lost",
@@ -369,8 +369,8 @@ const REFUSALS: [(&str, &str); 48] = [
     ),
     (
         "thread",
-        "no thread or no file could be had for a client of the control socket; raise the limits of tasks and \
-         files (TasksMax and LimitNOFILE of the unit, or ulimit -u and -n)",
+        "no thread could be had for a client of the control socket; raise the limit of tasks (TasksMax of the \
+         unit, or ulimit -u)",
     ),
     (
         "accept",
@@ -385,6 +385,11 @@ const REFUSALS: [(&str, &str); 48] = [
         "late",
         "the loop did not begin commands within {} s, and they were withdrawn; send fewer at a time, or give \
          the loop a core of its own with --cpu",
+    ),
+    (
+        "gone",
+        "a client of the control socket hung up before its command was executed, which was withdrawn; let \
+         clients wait for the answer",
     ),
     (
         "http_host",

@@ -42,6 +42,17 @@ pub enum AskError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The router has accepted the connection, and has not answered in time.
+    #[error(
+        "the router at {} has not answered within {} s; it may be stopped. It may have executed the \
+         command: look with `show` once it answers", .path.display(), .patience.as_secs()
+    )]
+    Late {
+        /// The socket.
+        path: PathBuf,
+        /// The time.
+        patience: Duration,
+    },
     /// Another program listens on the socket.
     #[error("the program that listens at {} is not a router of this version: {source}", .path.display())]
     Strange {
@@ -52,38 +63,65 @@ pub enum AskError {
     },
 }
 
+impl AskError {
+    /// Returns the exit status of a command that has no answer: 75 (EX_TEMPFAIL of sysexits.h) if another
+    /// attempt may succeed.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            AskError::Late { .. } => 75,
+            _ => 1,
+        }
+    }
+}
+
 /// The timeout: longer than a router takes for the largest request, and longer than it waits for
 /// its own loop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Sends a request to the router that listens at `path`.
+/// Sends a request to the router that listens at `path`. The router does not execute commands that it finds
+/// when this has given up.
 ///
 /// # Errors
 /// [`AskError`]; a refusal of the router is in its reply.
 pub fn ask(path: &Path, request: &Request) -> Result<Reply, AskError> {
+    ask_within(path, request, PATIENCE)
+}
+
+fn ask_within(path: &Path, request: &Request, patience: Duration) -> Result<Reply, AskError> {
     let stream = UnixStream::connect(path).map_err(|source| unconnected(path, source))?;
     let mut line = String::new();
     let exchange = |line: &mut String| {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(patience))?;
         let mut bytes = serde_json::to_vec(request)?;
         bytes.push(b'\n');
         // A router that refuses a client sends the reason without reading. That reply matters more
         // than the error of sending the request.
         let sent = (&stream).write_all(&bytes);
+        if sent.as_ref().is_err_and(is_timeout) {
+            return sent;
+        }
         match BufReader::new(&stream).read_line(line)? {
             0 => sent.and(Err(io::ErrorKind::UnexpectedEof.into())),
             _ => Ok(()),
         }
     };
-    exchange(&mut line).map_err(|source| AskError::Broken {
-        path: path.to_owned(),
-        source,
+    exchange(&mut line).map_err(|source| {
+        let path = path.to_owned();
+        match is_timeout(&source) {
+            true => AskError::Late { path, patience },
+            false => AskError::Broken { path, source },
+        }
     })?;
     serde_json::from_str(&line).map_err(|source| AskError::Strange {
         path: path.to_owned(),
         source,
     })
+}
+
+/// The kernel reports the end of a timeout as EAGAIN.
+fn is_timeout(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 /// Returns the error of a connection that the system refused.
@@ -142,9 +180,12 @@ fn reason(error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixListener;
+
     use rustix::io::Errno;
 
     use super::*;
+    use crate::control::How;
 
     #[test]
     fn a_socket_of_another_user_is_no_missing_router() {
@@ -159,6 +200,27 @@ mod tests {
         for number in [Errno::NOENT, Errno::CONNREFUSED] {
             let text = error(number);
             assert!(text.starts_with("no router listens at /run/s ("), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_router_that_does_not_answer_is_named_with_what_it_may_have_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        // The kernel completes the connection, as for a process that is stopped.
+        let _stopped = UnixListener::bind(&path).unwrap();
+        // The second request is longer than a socket buffers (net.core.wmem_default is 208 KiB).
+        for commands in ["pipe show".to_owned(), "x".repeat(4 << 20)] {
+            let request = Request::Commands {
+                commands,
+                how: How::Command,
+                files: Texts::new(),
+            };
+            let error = ask_within(&path, &request, Duration::from_millis(50)).unwrap_err();
+            assert_eq!(error.exit_code(), 75, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("/s has not answered within 0 s"), "{text}");
+            assert!(text.contains("It may have executed the command"), "{text}");
         }
     }
 

@@ -22,6 +22,7 @@ use sluice_ipfw::watch::Watching;
 use super::bell::Claim;
 use super::journal::changes;
 use super::mailbox::{GivenUp, Putting, Ring, Taking, Wire, give_up, mailbox};
+use super::places::LOOK;
 use super::team::{Team, Ticket};
 use super::{Attached, Given, Journal, Texts, TurnedAway, Why};
 use crate::forward::Lateness;
@@ -173,7 +174,11 @@ pub struct Orders<T> {
     asked: Arc<AtomicU64>,
     /// The common part of several workers.
     pub(super) team: Option<Arc<Team<T>>>,
+    /// Whether the client has gone for which orders are sent.
+    has_gone: Option<HasGone>,
 }
+
+type HasGone = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The way to one loop.
 pub(super) struct Door<T> {
@@ -190,6 +195,7 @@ impl<T> Clone for Orders<T> {
             turned_away: Arc::clone(&self.turned_away),
             asked: Arc::clone(&self.asked),
             team: self.team.clone(),
+            has_gone: self.has_gone.clone(),
         }
     }
 }
@@ -226,6 +232,9 @@ pub enum Refused {
          with `show` commands"
     )]
     Unfinished,
+    /// The client hung up before the loop began the order, which is withdrawn.
+    #[error("the client hung up before the command was executed; nothing has changed")]
+    Gone,
     /// Other commands have changed the configuration each time before the change was in place.
     #[error("other commands keep changing the configuration; nothing has changed, try again")]
     Overtaken,
@@ -307,7 +316,23 @@ impl<T> Orders<T> {
             turned_away: Arc::default(),
             asked: Arc::default(),
             team: team.map(Arc::new),
+            has_gone: None,
         }
+    }
+
+    /// Sends orders for a client, as long as `has_gone` returns false. It is called every [`LOOK`] while an
+    /// order waits for its answer.
+    #[must_use]
+    pub(super) fn for_client(
+        mut self,
+        has_gone: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Orders<T> {
+        self.has_gone = Some(Arc::new(has_gone));
+        self
+    }
+
+    fn has_gone(&self) -> bool {
+        self.has_gone.as_ref().is_some_and(|has_gone| has_gone())
     }
 
     /// Returns the bells of the loops.
@@ -342,6 +367,7 @@ impl<T> Orders<T> {
             Ok(Answered::Commands(_, Err(_))) | Err(Refused::Overtaken) => Why::Command,
             Err(Refused::Busy) => Why::Busy,
             Err(Refused::Late) => Why::Late,
+            Err(Refused::Gone) => Why::Gone,
             // It may have been executed, or the router ends.
             Ok(_) | Err(Refused::Unfinished | Refused::Ended) => return,
         };
@@ -354,12 +380,16 @@ impl<T> Orders<T> {
     }
 
     /// Sends an order to the loop, and waits for its answer, at most for `patience`. An order that
-    /// the loop has not begun by then is withdrawn.
+    /// the loop has not begun by then, or when its client hangs up, is withdrawn.
     ///
     /// # Errors
     /// [`Refused`].
     pub fn order(&self, work: Work, patience: Duration) -> Result<Answered<T>, Refused> {
         let start = Instant::now();
+        // The client may have given up long ago, while this process was stopped.
+        if self.has_gone() {
+            return Err(Refused::Gone);
+        }
         let Pending {
             answered,
             claim,
@@ -369,24 +399,39 @@ impl<T> Orders<T> {
         let mut answers = Vec::with_capacity(answered.len());
         for answered in answered {
             let left = patience.saturating_sub(start.elapsed());
-            let timed_out = match answered.recv_timeout(left) {
-                Ok(answer) => {
-                    answers.push(answer);
-                    continue;
-                }
-                Err(RecvTimeoutError::Timeout) => true,
-                Err(RecvTimeoutError::Disconnected) => false,
-            };
-            if !timed_out {
-                return Err(Refused::Ended);
-            }
-            answers.push(match give_up(&claim, &answered) {
-                GivenUp::Withdrawn => return Err(Refused::Late),
-                GivenUp::Begun => return Err(Refused::Unfinished),
-                GivenUp::Answered(answer) => answer,
-            });
+            answers.push(self.receive(&answered, &claim, left)?);
         }
         Ok(joined(answers, team.as_deref()))
+    }
+
+    /// Waits for an answer. Withdraws the order when `patience` is over, or when the client has gone.
+    fn receive(
+        &self,
+        answered: &Receiver<Answered<T>>,
+        claim: &Claim,
+        patience: Duration,
+    ) -> Result<Answered<T>, Refused> {
+        let end = Instant::now() + patience;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match answered.recv_timeout(left.min(LOOK)) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Disconnected) => return Err(Refused::Ended),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let why = match left <= LOOK {
+                true => Refused::Late,
+                false if self.has_gone() => Refused::Gone,
+                false => continue,
+            };
+            match give_up(claim, answered) {
+                GivenUp::Withdrawn => return Err(why),
+                GivenUp::Answered(answer) => return Ok(answer),
+                // The record of changes needs the result.
+                GivenUp::Begun if why == Refused::Gone => {}
+                GivenUp::Begun => return Err(Refused::Unfinished),
+            }
+        }
     }
 
     /// Executes commands for somebody, at most for `patience`. A replacement of the whole

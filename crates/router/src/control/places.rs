@@ -2,7 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -22,7 +22,7 @@ enum Doing {
 /// A connection as the listening thread knows it.
 struct Client {
     number: u64,
-    stream: UnixStream,
+    stream: Arc<UnixStream>,
     doing: Doing,
     since: Instant,
 }
@@ -45,7 +45,7 @@ pub(super) struct Places {
 impl Places {
     /// Gives a place to a connection, which keeps it until the result is dropped. Only
     /// [`make_room`](Places::make_room) keeps the number within its limit.
-    pub(super) fn admit(self: &Arc<Self>, number: u64, stream: UnixStream) -> Place {
+    pub(super) fn admit(self: &Arc<Self>, number: u64, stream: Arc<UnixStream>) -> Place {
         self.lock().push(Client {
             number,
             stream,
@@ -179,6 +179,9 @@ fn readiness(stream: &UnixStream) -> PollFlags {
     let _ = poll(&mut polled, Some(&Timespec::default()));
     polled[0].revents()
 }
+
+/// A client that hangs up while it waits for an answer is noticed within this time.
+pub(super) const LOOK: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

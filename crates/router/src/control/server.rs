@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sluice_ipfw::{Mode, Snapshot};
 
-use super::places::{Place, Places, has_hung_up};
+use super::places::{LOOK, Place, Places, has_hung_up};
 use super::socket_file::{SocketError, SocketFile};
 use super::{Answered, MOST_REQUEST, Orders, Refused, Reply, Request, Texts, Why, Work};
 
@@ -239,10 +239,11 @@ fn admit<T: Serialize + Send + 'static>(
         let why = format!("the router is busy: {most} clients are being served; try again");
         return refuse(&stream, &why, 75);
     }
-    let copy = stream.try_clone();
-    let copy = copy.inspect_err(|_| means.turn_away(Why::Thread))?;
-    let place = places.admit(number, copy);
-    let of_thread = means.clone();
+    let stream = Arc::new(stream);
+    let place = places.admit(number, Arc::clone(&stream));
+    let asking = Arc::clone(&stream);
+    let mut of_thread = means.clone();
+    of_thread.orders = of_thread.orders.for_client(move || has_hung_up(&asking));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
         // An error is the client's: the client disconnected, or was too slow.
         if let Err(error) = serve(&stream, &by, &of_thread, &place)
@@ -409,9 +410,6 @@ fn next_sample(
         }
     }
 }
-
-/// A client that waits for a sample and hangs up is noticed within this time.
-const LOOK: Duration = Duration::from_millis(500);
 
 /// Reads a line as a request.
 ///

@@ -275,7 +275,9 @@ impl<T> Orders<T> {
             };
             let executed = executed.map_err(|refused| match refused {
                 // The lines before have been executed.
-                Refused::Late | Refused::Overtaken | Refused::Busy if number > 1 => {
+                Refused::Late | Refused::Gone | Refused::Overtaken | Refused::Busy
+                    if number > 1 =>
+                {
                     Refused::Unfinished
                 }
                 refused => refused,

@@ -18,7 +18,7 @@ pub enum Why {
     Slow,
     /// Its request could not be read: too long, incomplete, or not a request.
     Unreadable,
-    /// No thread, or no file, could be had for it.
+    /// No thread could be had for it.
     Thread,
     /// The system refused to accept connections.
     Accept,
@@ -26,6 +26,8 @@ pub enum Why {
     Busy,
     /// The loop did not begin its commands in time, so that they were withdrawn.
     Late,
+    /// It hung up before the loop began its commands, so that they were withdrawn.
+    Gone,
     /// Its commands were refused for what they are.
     Command,
     /// The configuration was not reloaded.
@@ -66,7 +68,7 @@ pub const PAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Why {
     /// Every reason, in the order of the counters.
-    pub const ALL: [Why; 22] = [
+    pub const ALL: [Why; 23] = [
         Why::OtherUser,
         Why::TooMany,
         Why::Silent,
@@ -76,6 +78,7 @@ impl Why {
         Why::Accept,
         Why::Busy,
         Why::Late,
+        Why::Gone,
         Why::Command,
         Why::Reload,
         Why::HttpHost,
@@ -103,6 +106,7 @@ impl Why {
             Why::Accept => "accept",
             Why::Busy => "busy",
             Why::Late => "late",
+            Why::Gone => "gone",
             Why::Command => "command",
             Why::Reload => "reload",
             Why::HttpHost => "http_host",

@@ -122,6 +122,59 @@ fn an_order_is_either_withdrawn_or_executed() {
 }
 
 #[test]
+fn the_order_of_a_client_that_has_gone_is_not_executed() {
+    let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+    let order = |orders: Orders<u32>| orders.order(status(), Duration::from_secs(60)).err();
+    let gone = orders.clone().for_client(|| true);
+    assert_eq!(order(gone), Some(Refused::Gone));
+    assert!(inbox.take().is_none(), "it is not sent");
+    // This one is there when it sends the order, and hangs up while the order waits.
+    let looks = AtomicU64::new(0);
+    let leaving = orders.for_client(move || looks.fetch_add(1, Ordering::Relaxed) > 0);
+    assert_eq!(order(leaving), Some(Refused::Gone));
+    assert!(inbox.take().is_none(), "it is withdrawn");
+}
+
+#[test]
+fn an_order_that_has_begun_is_finished_although_its_client_has_gone() {
+    let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+    let looks = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&looks);
+    let leaving = orders.for_client(move || counted.fetch_add(1, Ordering::Relaxed) > 0);
+    let asked = thread::spawn(move || leaving.order(status(), Duration::from_secs(60)));
+    let order = loop {
+        match inbox.take() {
+            Some(order) => break order,
+            None => thread::yield_now(),
+        }
+    };
+    // The first look is before the order, and the third one comes after it was found to have begun.
+    while looks.load(Ordering::Relaxed) < 3 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    order.answer.send(Answered::Status(Box::new(7)));
+    assert!(matches!(asked.join().unwrap(), Ok(Answered::Status(_))));
+}
+
+#[test]
+fn commands_of_a_client_that_has_gone_are_counted_and_noted() {
+    let (_inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
+    let gone = orders.clone().for_client(|| true);
+    let commands = (
+        "pipe 1 config bw 1Mbit/s".to_owned(),
+        Mode::Command,
+        Texts::default(),
+    );
+    let answered = gone.commands("uid 0", commands, Duration::from_secs(60));
+    assert_eq!(answered.err(), Some(Refused::Gone));
+    let counts = [("gone".to_owned(), 1)];
+    assert_eq!(orders.turned_away().counts(), counts.into());
+    let (changes, _) = orders.journal().latest();
+    let refused = changes[0].refused.as_deref();
+    assert_eq!(refused, Some(Refused::Gone.to_string().as_str()));
+}
+
+#[test]
 fn a_bell_that_nobody_hears_does_not_block() {
     let (mut inbox, orders) = inbox::<u32>(Builder::default()).unwrap();
     // Some hundred fill the buffer.

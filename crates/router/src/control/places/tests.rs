@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::io::Write;
 use std::net::Shutdown;
 use std::thread;
-use std::time::Duration;
 
 use super::*;
 
@@ -26,7 +25,7 @@ const PATIENT: Limits = Limits {
 fn clients<const N: usize>(places: &Arc<Places>, numbers: [u64; N]) -> [(Place, UnixStream); N] {
     numbers.map(|number| {
         let (own, client) = UnixStream::pair().unwrap();
-        (places.admit(number, own), client)
+        (places.admit(number, Arc::new(own)), client)
     })
 }
 
