@@ -72,10 +72,12 @@ fn try_run(args: &Args) -> Result<u8, Error> {
         (Some(name), _) => Target::Name(name.clone()),
         (None, pid) => Target::Process(pid.unwrap_or_default()),
     };
+    let scenario = args.link.words().scenario()?;
     let settings = AttachSettings {
         target,
         interface: args.interface.clone(),
-        links: args.link.words().scenario()?.links().cloned().collect(),
+        links: scenario.links().cloned().collect(),
+        seed: scenario.seed,
         max_late: args.max_late,
     };
     let detached = attach(&settings, |inner, outer| {

@@ -133,6 +133,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     }
     let settings = Settings {
         links: scenario.links().cloned().collect(),
+        seed: scenario.seed,
         congestion_control: args.cc.clone(),
         has_host: !args.no_host,
         forwards: args.forward.clone(),

@@ -42,7 +42,8 @@ pub struct LinkArgs {
     /// Mahimahi trace of the direction from the program
     #[arg(long, value_name = "FILE", conflicts_with = "up", help_heading = LINK)]
     up_trace: Option<PathBuf>,
-    /// Set a key of `[link]`, of both directions or of one, e.g. --set down.queue=fq_codel
+    /// Set a key of `[link]`, of both directions or of one, e.g. down.queue=fq_codel; seed=N
+    /// loses other packets
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value,
           help_heading = LINK)]
     sets: Vec<(String, String)>,
@@ -58,7 +59,9 @@ impl LinkArgs {
     pub fn is_given(&self) -> bool {
         let words = self.words();
         let has_trace = words.traces.iter().any(Option::is_some);
-        words.link.is_some() || !words.options.is_empty() || !words.sets.is_empty() || has_trace
+        // A seed alone changes nothing.
+        let has_key = words.sets.iter().any(|(key, _)| key != "seed");
+        words.link.is_some() || !words.options.is_empty() || has_key || has_trace
     }
 
     /// Warns of a value that is accepted, but is rarely what was meant.

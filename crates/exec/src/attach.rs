@@ -47,6 +47,8 @@ pub struct AttachSettings {
     pub interface: Option<String>,
     /// The links in the order of the path up, from the namespace to the outside.
     pub links: Vec<Link>,
+    /// The seed of the links' random numbers and of the hashes of flows.
+    pub seed: u64,
     /// The permitted lateness of packets.
     pub max_late: Option<Span>,
 }
@@ -322,7 +324,8 @@ fn carry(
         has_ended: Arc::default(),
         is_sending: Arc::default(),
     };
-    let (path, routers) = (Path::new(settings.links.clone()), shared.clone());
+    let path = Path::new(settings.links.clone(), settings.seed);
+    let routers = shared.clone();
     let ending = Ending::new();
     let of_router = ending.clone();
     let max_late = settings.max_late.unwrap_or(Span::MAX);

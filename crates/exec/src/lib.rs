@@ -61,7 +61,7 @@ pub use relay::answer::{Unreachable, reset, unreachable};
 pub use relay::keep_alive;
 use relay::{Relay, RelayError, Routes};
 pub use router::{
-    Carrier, CarrierLoop, Counter, DirectionReport, Path, SEED, WATCH_EVERY, pipe_of, port_from,
+    Carrier, CarrierLoop, Counter, DirectionReport, Path, WATCH_EVERY, pipe_of, port_from,
     random_numbers, view_of, words_of,
 };
 pub use verdict::Verdict;
@@ -71,6 +71,8 @@ pub use verdict::Verdict;
 pub struct Settings {
     /// The links between the program and everything outside, in the order of the path up.
     pub links: Vec<Link>,
+    /// The seed of the links' random numbers and of the hashes of flows.
+    pub seed: u64,
     /// The congestion control of both ends of the link [default: the machine's].
     pub congestion_control: Option<String>,
     /// Whether the machine's loopback is reachable, as `host.sluice`.
@@ -127,13 +129,16 @@ pub struct Ground<'a> {
 pub type Show<'a> = Box<dyn FnOnce(Watcher) -> Box<dyn Any> + 'a>;
 
 /// Records nothing.
-struct Unrecorded(Vec<Link>);
+struct Unrecorded {
+    links: Vec<Link>,
+    seed: u64,
+}
 
 impl Recorder for Unrecorded {
     type Carrier = Path;
 
     fn begin(self, _ground: Ground<'_>) -> Result<Path, Box<dyn std::error::Error + Send + Sync>> {
-        Ok(Path::new(self.0))
+        Ok(Path::new(self.links, self.seed))
     }
 }
 
@@ -263,7 +268,11 @@ pub fn obstacle() -> Option<PrivilegeError> {
 /// # Errors
 /// [`ExecError`]; nothing is left behind.
 pub fn run(settings: &Settings, show: Option<Show<'_>>) -> Result<Outcome, ExecError> {
-    run_recorded(settings, Unrecorded(settings.links.clone()), show)
+    let recorder = Unrecorded {
+        links: settings.links.clone(),
+        seed: settings.seed,
+    };
+    run_recorded(settings, recorder, show)
 }
 
 /// Runs the program like [`run()`], and records the packets that cross the link.

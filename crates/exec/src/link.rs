@@ -9,13 +9,13 @@ use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors};
 /// How the user describes a link.
 #[derive(Clone, Debug, Default)]
 pub struct LinkWords {
-    /// A link's name, or the path of a scenario. Of a scenario, only `[link]` and `[[hop]]` are
-    /// used.
+    /// A link's name, or the path of a scenario. Of a scenario, only `[link]`, `[[hop]]`, `seed`
+    /// and `[measure]` are used.
     pub link: Option<String>,
     /// Options that set a key: the option, the key and the value. Later ones take precedence.
     pub options: Vec<(&'static str, &'static str, String)>,
-    /// Keys of the link, such as `down.rate`, or `rate` for both directions. Later ones take
-    /// precedence over earlier ones, and all of them over options.
+    /// Keys of the link, such as `down.rate`, or `rate` for both directions; or `seed`. Later ones
+    /// take precedence over earlier ones, and all of them over options.
     pub sets: Vec<(String, String)>,
     /// More such keys, which take precedence over all others. They are requested at run time, and must
     /// not name files.
@@ -217,6 +217,27 @@ mod tests {
         assert_eq!(slower.links().unwrap()[0].rtt(), Span::from_ms(50));
         assert_eq!(link.down.queue.to_string(), "codel");
         assert_eq!(link.up.queue.to_string(), "fifo");
+    }
+
+    #[test]
+    fn the_seed_is_that_of_the_file_unless_it_is_set() {
+        let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+        fs::write(file.path(), "seed = 98\n[link]\nrate = \"5Mbit/s\"\n").unwrap();
+        let seed = |link: Option<String>, sets: &[(&str, &str)]| {
+            let sets = sets.iter().map(|(k, v)| ((*k).into(), (*v).into()));
+            let words = LinkWords {
+                link,
+                sets: sets.collect(),
+                ..LinkWords::default()
+            };
+            words.scenario().unwrap().seed
+        };
+        let path = || Some(file.path().display().to_string());
+        assert_eq!(seed(path(), &[]), 98);
+        assert_eq!(seed(path(), &[("seed", "7")]), 7);
+        assert_eq!(seed(None, &[("seed", "7")]), 7);
+        // The default of every scenario.
+        assert_eq!(seed(None, &[]), 1);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub trait Carrier {
     /// The observer of a direction.
     type Observer: Observer;
 
+    /// Returns the seed of all random numbers.
+    fn seed(&self) -> u64;
+
     /// Creates the direction whose packets leave through port `to`.
     fn lane(&mut self, direction: Direction, to: PortNumber) -> (Self::Queue, Self::Observer);
 
@@ -94,12 +97,13 @@ pub fn view_of<'a>(stages: impl Iterator<Item = &'a ScheduledLink>, now: Time) -
 /// The consecutive links of a path.
 pub struct Path {
     links: Vec<Link>,
+    seed: u64,
 }
 
 impl Path {
-    /// The links in the order of the path up.
-    pub fn new(links: Vec<Link>) -> Path {
-        Path { links }
+    /// The links in the order of the path up, and the seed of their random numbers.
+    pub fn new(links: Vec<Link>, seed: u64) -> Path {
+        Path { links, seed }
     }
 }
 
@@ -107,8 +111,12 @@ impl Carrier for Path {
     type Queue = DirectedPath;
     type Observer = ();
 
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
     fn lane(&mut self, direction: Direction, to: PortNumber) -> (DirectedPath, ()) {
-        let rng = random_numbers(direction);
+        let rng = random_numbers(self.seed, direction);
         let pipes = self.links.iter().map(|link| link.pipe(direction));
         let mut stages: Vec<ScheduledLink> = (0..)
             .zip(pipes)
@@ -137,9 +145,9 @@ impl Carrier for Path {
     }
 }
 
-/// Returns the random numbers of a direction.
-pub fn random_numbers(direction: Direction) -> Rng {
-    Rng::from_seed(SEED).fork(port_from(direction) as u64)
+/// Returns the random numbers of a direction. They are the same with a recording and without.
+pub fn random_numbers(seed: u64, direction: Direction) -> Rng {
+    Rng::from_seed(seed).fork(1 + port_from(direction) as u64)
 }
 
 /// One direction of the path: links in the order in which packets pass them.
@@ -325,6 +333,7 @@ pub fn run<C: Carrier>(
     let is_real_time = real_time(REAL_TIME_PRIORITY).is_ok();
     let mut watch = watch.map(|(inbox, names)| LinkWatch::new(inbox, names));
     let mut forwarder = Forwarder::new(ports, pool, *clock, Spin::Adaptive);
+    let seed = carrier.seed();
     for (number, direction) in DIRECTIONS.into_iter().enumerate() {
         let from = port_from(direction);
         let (queue, observer) = carrier.lane(direction, 1 - from);
@@ -344,8 +353,8 @@ pub fn run<C: Carrier>(
         };
         let options = LaneOptions {
             from: &[from],
-            seed: SEED,
-            rng: random_numbers(direction),
+            seed,
+            rng: random_numbers(seed, direction),
         };
         forwarder.add_lane(queue, counter, options);
     }
@@ -445,5 +454,35 @@ const LOOK: Span = Span::from_ms(10);
 pub const WATCH_EVERY: Span = Span::from_ms(50);
 /// The lowest real-time priority: above all ordinary threads, below all other real-time threads.
 const REAL_TIME_PRIORITY: u8 = 1;
-/// A fixed seed: losses and hashes are the same in every run.
-pub const SEED: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use sluice_core::DropCounter;
+
+    use super::*;
+    use crate::link::LinkWords;
+
+    /// Returns which of 100 packets a link with 1 % loss loses, counted from 1.
+    fn lost(seed: u64, direction: Direction) -> Vec<u32> {
+        let words = LinkWords {
+            sets: vec![("loss".to_owned(), "1%".to_owned())],
+            ..LinkWords::default()
+        };
+        let (mut path, ()) = Path::new(words.links().unwrap(), seed).lane(direction, 1);
+        let (mut rng, mut sink) = (random_numbers(seed, direction), DropCounter::default());
+        let mut cx = Cx::new(Time::ZERO, &mut rng, &mut sink);
+        let is_lost = |number: &u32| {
+            path.admit(Packet::new(*number, 100), &(), &mut cx);
+            path.poll(&mut cx).is_none()
+        };
+        (1..=100).filter(is_lost).collect()
+    }
+
+    #[test]
+    fn the_seed_decides_which_packets_are_lost() {
+        // Computed with another implementation of xoshiro256++ (docs/how-to/exec.md).
+        assert_eq!(lost(1, Direction::Up), [49, 80]);
+        assert_eq!(lost(1, Direction::Down), [56, 98]);
+        assert_eq!(lost(3, Direction::Up), [60, 97]);
+    }
+}

@@ -41,6 +41,8 @@ use listeners::{Listener, Purpose};
 pub struct Proxy {
     settings: Settings,
     links: Vec<Link>,
+    /// The seed of the links' random numbers.
+    seed: u64,
     epoll: OwnedFd,
     bell: Bell,
     timer: OwnedFd,
@@ -130,7 +132,7 @@ impl Proxy {
     /// [`ProxyError`]; nothing is left behind.
     pub fn open(settings: Settings) -> Result<Proxy, ProxyError> {
         settings.check()?;
-        let links = settings.links()?;
+        let scenario = settings.link.scenario()?;
         for map in &settings.maps {
             // Check the name now: if it cannot be resolved, each connection would fail.
             if let Host::Name(name) = &map.destination.host
@@ -159,7 +161,8 @@ impl Proxy {
         watch(timer.as_fd(), TIMER, EventFlags::IN | EventFlags::ET)?;
         let mut proxy = Proxy {
             settings,
-            links,
+            links: scenario.links().cloned().collect(),
+            seed: scenario.seed,
             epoll,
             bell,
             timer,
@@ -273,7 +276,7 @@ impl Server {
             has_host: settings.has_host,
             is_open: listens.any(|listen| listen.is_open().is_some()),
         };
-        let mut engine = Engine::new(&proxy.links, settings.tcp(), SEED);
+        let mut engine = Engine::new(&proxy.links, settings.tcp(), proxy.seed);
         if let Some(observations) = proxy.observations {
             engine.observe(observations);
         }
@@ -616,8 +619,6 @@ const BELL: u64 = 1;
 const TIMER: u64 = 2;
 /// The number of the first listener.
 const FIRST: u64 = 3;
-/// A fixed seed: losses and hashes are the same in every run.
-const SEED: u64 = 1;
 /// The most rounds in which connections may cause changes of other connections before sockets have
 /// their turn.
 const ROUNDS: usize = 64;
@@ -634,10 +635,9 @@ mod tests {
     use crate::settings::{Listen, congestion_control};
     use sluice_exec::link::LinkWords;
 
-    #[test]
-    fn what_has_arrived_after_the_last_round_waits_for_no_other_event() {
+    fn proxy(link: LinkWords) -> Proxy {
         let settings = Settings {
-            link: LinkWords::default(),
+            link,
             congestion_control: congestion_control(None).unwrap(),
             listen: vec![Listen {
                 address: None,
@@ -651,7 +651,21 @@ mod tests {
             capture: None,
             ending: Default::default(),
         };
-        let mut server = Server::new(Proxy::open(settings).unwrap());
+        Proxy::open(settings).unwrap()
+    }
+
+    #[test]
+    fn the_seed_is_that_of_the_link() {
+        let link = LinkWords {
+            sets: vec![("seed".to_owned(), "7".to_owned())],
+            ..LinkWords::default()
+        };
+        assert_eq!(proxy(link).seed, 7);
+    }
+
+    #[test]
+    fn what_has_arrived_after_the_last_round_waits_for_no_other_event() {
+        let mut server = Server::new(proxy(LinkWords::default()));
         let name = "198.51.100.7:80";
         server.hub.engine.open(&Target {
             name: name.to_owned(),

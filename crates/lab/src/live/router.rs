@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use sluice_core::event::StateValue;
 use sluice_core::record::PacketRecord;
 use sluice_core::{Backlog, DropReason, Event, Packet, Rate, Rng, Span, Stop, Time};
-use sluice_exec::{WATCH_EVERY, pipe_of, words_of};
+use sluice_exec::{WATCH_EVERY, pipe_of, random_numbers, words_of};
 use sluice_net::Clock;
 use sluice_net::port::{Loss, PacketPort, Pool, Port, Spin};
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Observer};
@@ -75,7 +75,7 @@ impl RouterSettings {
 
     /// Returns the random numbers of a direction.
     pub(crate) fn rng(&self, direction: Direction) -> Rng {
-        Rng::from_seed(self.scenario.seed).fork(1 + port_of(direction) as u64)
+        random_numbers(self.scenario.seed, direction)
     }
 }
 

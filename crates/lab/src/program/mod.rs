@@ -149,7 +149,6 @@ fn without_traffic(scenario: &Scenario, name: &str) -> Variant {
     let mut base = scenario.clone();
     base.flows.clear();
     base.expect.clear();
-    base.seed = sluice_exec::SEED;
     base.backend = Some(Backend::Live);
     base.measure.warmup = Span::ZERO;
     // The duration of the program is not known. This value is used only for the estimate of the
@@ -281,6 +280,10 @@ impl AsMut<LaneObserver> for Counter<LaneObserver> {
 impl Carrier for Observed {
     type Queue = Chain;
     type Observer = LaneObserver;
+
+    fn seed(&self) -> u64 {
+        self.settings.scenario.seed
+    }
 
     fn lane(&mut self, direction: Direction, _to: PortNumber) -> (Chain, LaneObserver) {
         let observer =
@@ -514,3 +517,19 @@ const WINDOW: Span = Span::from_ms(250);
 const STEP: Span = Span::from_ms(50);
 /// The congestion control of a namespace's connections.
 const DEFAULT_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_has_the_seed_of_its_links() {
+        let text = "duration = \"1s\"\nseed = 7\n[link]\nrate = \"5Mbit/s\"\n\
+                    [[flow]]\ntype = \"ping\"\n";
+        let scenario = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
+        let variant = without_traffic(&scenario.scenario, "x");
+        assert_eq!(variant.scenario.seed, 7);
+        let described = describe(&variant.scenario, &[], "cubic", Time::ZERO);
+        assert_eq!(described.seed, 7);
+    }
+}
