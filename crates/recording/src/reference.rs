@@ -100,7 +100,9 @@ values for this reason names the level. `run.json` has the level as `recorded`, 
 `packets`.
 
 All times are in nanoseconds from the start of the run. `flow` is the number of the flow in
-`run.json`; packets of no flow have 4294967295. The tables are Parquet (Snappy), which every reader
+`run.json`; packets of no flow have 4294967295. Of a recorded program, the packets of both
+directions of a connection have one number: a second flow of the connection has no packets of its
+own, and names the first one as `packets_of`. The tables are Parquet (Snappy), which every reader
 supports:
 
 ```python

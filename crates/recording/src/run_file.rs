@@ -136,6 +136,10 @@ pub struct FlowEntry {
     pub type_name: String,
     /// `up` or `down`.
     pub direction: String,
+    /// The flow whose number its packets have in the tables, if it is not its own: that of the other
+    /// direction of the same connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packets_of: Option<u32>,
 }
 
 /// The content of `run.json`.
@@ -277,6 +281,7 @@ fn flows_of(scenario: &Scenario) -> Vec<FlowEntry> {
         group: instance.flow.name.clone(),
         type_name: instance.flow.kind.type_name().to_owned(),
         direction: instance.flow.direction.to_string(),
+        packets_of: None,
     });
     flows.collect()
 }

@@ -166,6 +166,14 @@ impl RunWriter {
         self.meters = None;
     }
 
+    /// Declares that the packets of flow `second` have the number of flow `first`, because the flows
+    /// are the two directions of one connection. To be called after [`RunWriter::set_scenario`].
+    pub fn set_packets_of(&mut self, second: u32, first: u32) {
+        if let Some(flow) = self.run.flows.get_mut(second as usize) {
+            flow.packets_of = Some(first);
+        }
+    }
+
     /// Keeps the rows that pages show in memory after they were written, so that they need not be
     /// read back. To be called before the first row. If the runs of the process have too many rows
     /// for that, they are read.

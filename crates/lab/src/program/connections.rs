@@ -90,6 +90,8 @@ pub(super) struct Flow {
     pub protocol: Protocol,
     /// The keys of the flow's type that describe its packets, as TOML. TCP has none.
     pub keys: String,
+    /// Of the second direction of a connection, the number of the first one, which the packets have.
+    pub packets_of: Option<u32>,
     /// Rows, whose flow number is not set yet.
     pub samples: Vec<FlowSample>,
 }
@@ -256,7 +258,10 @@ impl Connections {
                 Direction::Down => Direction::Up,
             };
             if connection.protocol == Protocol::Tcp && connection.arrived(back) > SMALL {
-                other.push(connection.flow(format!("{name}-{back}"), back));
+                other.push(Flow {
+                    packets_of: Some(main.len() as u32 - 1),
+                    ..connection.flow(format!("{name}-{back}"), back)
+                });
             }
         }
         main.extend(other);
@@ -328,6 +333,7 @@ impl Connection {
             has_ecn: self.has_ecn,
             protocol: self.protocol,
             keys: counts.keys(self.protocol, self.headers(), stop.since(start)),
+            packets_of: None,
             samples,
         }
     }
@@ -508,6 +514,9 @@ mod tests {
                 ("198.51.100.7:443-2-down", Direction::Down, 20_000),
             ]
         );
+        // Its packets have the number of the second connection.
+        let shared: Vec<_> = flows.iter().map(|flow| flow.packets_of).collect();
+        assert_eq!(shared, [None, None, Some(1)]);
         assert_eq!((flows[0].start, flows[0].stop), (at(10), at(30)));
         // There is one row for each end, because the second samples are the same.
         assert_eq!(flows[0].samples.len(), 2);

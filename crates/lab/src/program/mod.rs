@@ -442,6 +442,9 @@ fn write_flows(
     writer.set_scenario(described);
     writer.set_ends(PROGRAM_ENDS);
     for (number, flow) in (0..).zip(flows) {
+        if let Some(first) = flow.packets_of {
+            writer.set_packets_of(number, first);
+        }
         for row in &flow.samples {
             writer.flow_sample(&sluice_recording::FlowSample {
                 flow: number,

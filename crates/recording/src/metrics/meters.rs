@@ -13,7 +13,9 @@ use super::fairness::{Greedy, convergence, shares};
 use super::flow_meter::{FlowMeter, crowd, goodput_together, summarise};
 use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
-use crate::{FlowSample, Keep, PingSample, ReadError, Recording, Release, RunFile, Transfer};
+use crate::{
+    FlowEntry, FlowSample, Keep, PingSample, ReadError, Recording, Release, RunFile, Transfer,
+};
 use sluice_scenario::metric::{
     DirectionSummary, FlowSummary, MOST_TRANSFERS, Measured, Summary, Window,
 };
@@ -40,6 +42,7 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
     }
     let run = recording.run();
     let mut meters = Meters::new(&run.scenario, Time::from_ns(run.end_ns));
+    meters.share_packets(&run.flows);
     for sample in recording.flow_samples()? {
         meters.flow_sample(&sample?);
     }
@@ -64,6 +67,8 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
 pub(crate) struct Meters {
     end: Time,
     flows: Vec<FlowMeter>,
+    /// The indexes of flows whose packets have the number of the other direction, by this number.
+    others: BTreeMap<u32, usize>,
     pipes: Vec<(PipeId, PipeMeter)>,
     accuracy: AccuracyMeter,
     /// The links of the path.
@@ -95,6 +100,7 @@ impl Meters {
         Meters {
             end,
             flows,
+            others: BTreeMap::new(),
             pipes: scenario.pipes().map(pipe).collect(),
             accuracy: AccuracyMeter::new(ends),
             links: scenario.links().cloned().collect(),
@@ -124,13 +130,30 @@ impl Meters {
         }
     }
 
+    /// Counts packets for a flow that is the other direction of the flow whose number they have.
+    fn share_packets(&mut self, flows: &[FlowEntry]) {
+        let others = flows.iter().zip(0..);
+        let others = others.filter_map(|(flow, at)| Some((flow.packets_of?, at)));
+        self.others = others.collect();
+    }
+
+    /// Returns the index of the flow that counts the packets of a direction with the number `flow`.
+    fn place_of(&self, flow: u32, direction: Direction) -> Option<usize> {
+        let first = flow as usize;
+        match self.flows.get(first)?.direction == direction {
+            true => Some(first),
+            false => self.others.get(&flow).copied(),
+        }
+    }
+
     pub fn packet(&mut self, pipe: PipeId, record: &PacketRecord) {
         for (id, meter) in &mut self.pipes {
             if *id == pipe {
                 meter.packet(record);
             }
         }
-        if let Some(meter) = self.flows.get_mut(record.flow as usize)
+        if let Some(place) = self.place_of(record.flow, pipe.direction())
+            && let Some(meter) = self.flows.get_mut(place)
             && pipe.direction() == meter.direction
             && let Some(link) = self.links.get(pipe.hop())
         {

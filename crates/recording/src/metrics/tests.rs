@@ -1,3 +1,4 @@
+mod directions;
 mod transfers;
 
 use std::collections::BTreeMap;
