@@ -107,9 +107,8 @@ fn both_directions_and_refusals_are_recorded() {
     assert_eq!(recording.run().flows[0].name, "[2001:db8::7]:99");
 }
 
-#[test]
-fn datagrams_and_pings_are_flows_with_names() {
-    let world = World::new();
+/// Echoes datagrams to port 9 of the first address outside.
+fn echo_datagrams(world: &World) {
     let echo = world
         .internet
         .enter(|| UdpSocket::bind((SERVER[0], 9)))
@@ -121,6 +120,42 @@ fn datagrams_and_pings_are_flows_with_names() {
             let _ = echo.send_to(&bytes[..length], from);
         }
     });
+}
+
+#[test]
+fn both_directions_of_datagrams_are_flows() {
+    let world = World::new();
+    echo_datagrams(&world);
+    let folder = tempfile::tempdir().unwrap();
+    let report = format!("--report={}", folder.path().join("run").display());
+    // 15 datagrams and their answers.
+    let script = format!(
+        "exec 3<>/dev/udp/{}/9; for i in $(seq 15); do printf '%0100d' $i >&3; \
+         head -c 100 <&3 >/dev/null; done",
+        SERVER[0]
+    );
+    let output = world.bash(&["--rtt=20ms", &report], &script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let recording = Recording::open(&folder.path().join("run")).unwrap();
+    let flows: Vec<(&str, &str)> = recording
+        .run()
+        .flows
+        .iter()
+        .map(|flow| (flow.name.as_str(), flow.direction.as_str()))
+        .collect();
+    let (down, up) = ("198.51.100.7:9-udp", "198.51.100.7:9-udp-up");
+    assert_eq!(flows, [(down, "down"), (up, "up")]);
+    let summary = sluice_recording::metrics::measure(&recording).unwrap();
+    for flow in &summary.flows {
+        let waits = flow.sojourn.map(|sojourn| sojourn.count);
+        assert_eq!((flow.bytes, waits), (Some(1500), Some(15)), "{}", flow.name);
+    }
+}
+
+#[test]
+fn datagrams_and_pings_are_flows_with_names() {
+    let world = World::new();
+    echo_datagrams(&world);
     let folder = tempfile::tempdir().unwrap();
     let report = format!("--report={}", folder.path().join("run").display());
     // Three datagrams of 100 bytes, and the first answer; then two pings of 56 bytes.

@@ -218,8 +218,8 @@ impl Connections {
     }
 
     /// Returns the flows. The first ones are one per connection, UDP flow or ping, in the direction
-    /// that carried more; all packets belong to them. Then there is one for the other direction of
-    /// each connection, if this direction carried more than [`SMALL`].
+    /// that carried more; all packets have their numbers. Then there is one for the other direction of
+    /// each connection and UDP flow, if this direction carried more than [`SMALL`] or [`FEW`].
     pub fn into_flows(self, names: &Names) -> Vec<Flow> {
         let place = |remote: &Remote| match remote {
             Remote::Address(address) => names.of(*address),
@@ -257,7 +257,7 @@ impl Connections {
                 Direction::Up => Direction::Down,
                 Direction::Down => Direction::Up,
             };
-            if connection.protocol == Protocol::Tcp && connection.arrived(back) > SMALL {
+            if connection.is_flow_back(back) {
                 other.push(Flow {
                     packets_of: Some(main.len() as u32 - 1),
                     ..connection.flow(format!("{name}-{back}"), back)
@@ -303,6 +303,16 @@ impl Connection {
             (Some(sender), None) => sender.sent,
             (None, Some(receiver)) => receiver.received,
             (None, None) => 0,
+        }
+    }
+
+    /// Returns whether the direction that carried less is a flow, too.
+    fn is_flow_back(&self, direction: Direction) -> bool {
+        match self.protocol {
+            Protocol::Tcp => self.arrived(direction) > SMALL,
+            Protocol::Udp => self.counts[side_of(direction) as usize].sent() > FEW,
+            // The answers to pings are no traffic of their own.
+            Protocol::Echo => false,
         }
     }
 
@@ -442,9 +452,14 @@ const ONLY: u64 = 0;
 /// A direction that carries at most an initial window (RFC 6928: 10 segments of 1448 bytes) is not
 /// a separate flow if the other direction is one.
 const SMALL: u64 = 14_480;
+/// The same for UDP, in packets: those of a DNS query are fewer.
+const FEW: u64 = 10;
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::record::Fate;
+    use sluice_core::{DropReason, Ecn};
+
     use super::*;
 
     fn address(text: &str) -> SocketAddr {
@@ -521,6 +536,67 @@ mod tests {
         // There is one row for each end, because the second samples are the same.
         assert_eq!(flows[0].samples.len(), 2);
         assert_eq!(flows[0].samples[1].received_bytes, Some(90_000));
+    }
+
+    #[test]
+    fn both_directions_of_a_call_are_flows() {
+        let mut connections = Connections::default();
+        let program = address("192.0.0.2:5000");
+        let remotes = ["198.51.100.7:9000", "198.51.100.7:9001"].map(address);
+        let packet = |hash, ms, fate| PacketRecord {
+            seq: ms,
+            packet: None,
+            arrival: at(ms),
+            flow: hash,
+            len: 128,
+            segments: 1,
+            ecn: Ecn::NotEct,
+            class: 0,
+            fate,
+            at: at(ms),
+        };
+        // 11 or 10 packets up, of which the first is lost, and 20 down.
+        for ((remote, up), count) in remotes.into_iter().zip([1, 3]).zip([11, 10]) {
+            let down = up + 1;
+            connections.saw(up, Protocol::Udp, program, remote);
+            connections.saw(down, Protocol::Udp, program, remote);
+            for ms in 1..=20 {
+                let lost = Fate::Dropped(DropReason::Loss);
+                let fate = if ms == 1 { lost } else { Fate::Sent };
+                let interval = Span::from_ms(5);
+                if ms <= count {
+                    connections.passed(up, at(ms));
+                    let packet = packet(up, ms, fate);
+                    connections.settled(Direction::Up.into(), 1, &packet, interval);
+                }
+                connections.passed(down, at(ms));
+                let packet = packet(down, ms, Fate::Sent);
+                connections.settled(Direction::Down.into(), 1, &packet, interval);
+            }
+        }
+        let flows = connections.into_flows(&Names::default());
+        let seen: Vec<_> = flows
+            .iter()
+            .map(|flow| (flow.name.as_str(), flow.direction, flow.packets_of))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                ("198.51.100.7:9000-udp", Direction::Down, None),
+                ("198.51.100.7:9001-udp", Direction::Down, None),
+                // 11 packets are more than ten, and ten are not.
+                ("198.51.100.7:9000-udp-up", Direction::Up, Some(0)),
+            ]
+        );
+        let last = flows[2].samples.last().unwrap();
+        let counted = (last.sent_packets, last.received_packets);
+        assert_eq!(counted, (Some(11), Some(10)));
+        // 11 packets of 128 bytes in 19 ms, from the first packet to the last of both directions.
+        let rate = 11 * 128 * 8 * 1000 / 19;
+        assert_eq!(
+            flows[2].keys,
+            format!("rate = \"{rate}bit/s\"\nsize = 100\n")
+        );
     }
 
     #[test]

@@ -93,6 +93,11 @@ impl Counts {
         }
     }
 
+    /// Returns the number of packets that were sent.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
     /// Returns the bytes that were sent.
     pub fn bytes(&self) -> u64 {
         self.bytes
