@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sluice_net::namespace::{Mac, Namespace, VethEnd, create_veth};
+use sluice_recording::Recording;
 
 /// A machine, and the Internet outside of it.
 struct World {
@@ -472,7 +473,11 @@ fn server() {
 #[test]
 fn a_forwarded_port_reaches_the_program_across_the_link() {
     let world = World::new();
-    let mut command = world.exec(&["--forward", "80", "--rtt", "100ms"], &own("server"));
+    let folder = tempfile::tempdir().unwrap();
+    let report = format!("--report={}", folder.path().join("run").display());
+    // A port that is given twice is forwarded once.
+    let options = ["--forward=80", "--forward=80", "--rtt=100ms", &report];
+    let mut command = world.exec(&options, &own("server"));
     let mut child = world.start(&mut command);
     let deadline = Instant::now() + Duration::from_secs(20);
     let answer = world.machine.enter(|| {
@@ -494,6 +499,12 @@ fn a_forwarded_port_reaches_the_program_across_the_link() {
     assert!(took >= Duration::from_millis(100), "{took:?}");
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    let recording = Recording::open(&folder.path().join("run")).unwrap();
+    let flows = &recording.run().flows;
+    let is_named = flows
+        .iter()
+        .all(|flow| flow.name.starts_with("localhost:80"));
+    assert!(!flows.is_empty() && is_named, "{flows:?}");
 }
 
 #[test]

@@ -25,9 +25,10 @@ mod ssh;
 mod verdict;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -121,6 +122,8 @@ pub struct Ground<'a> {
     pub clock: &'a Clock,
     /// The answers of resolvers that pass the relay.
     pub names: Receiver<Vec<u8>>,
+    /// The ports of [`Settings::forwards`], by the program's ends of their connections.
+    pub forwards: BTreeMap<SocketAddr, u16>,
     /// Contains the reason when an algorithm has ended the run.
     pub ending: &'a Ending,
 }
@@ -412,6 +415,7 @@ pub fn run_recorded<R: Recorder>(
             far: &network.far,
             clock: &clock,
             names,
+            forwards: relay.forwards().clone(),
             ending: &ending,
         })
         .map_err(ExecError::Recorder)?;

@@ -17,7 +17,7 @@ mod route;
 mod tcp;
 mod udp;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -94,6 +94,8 @@ pub struct Relay {
     flows: Flows,
     pings: Pings,
     is_sending: Arc<AtomicBool>,
+    /// The forwarded ports, by the program's ends of their connections.
+    forwards: BTreeMap<SocketAddr, u16>,
 }
 
 /// The outlets that all parts of the relay share.
@@ -113,7 +115,7 @@ type Token = (u64, usize);
 
 impl Relay {
     /// Opens the relay. `forwards` are ports of the machine's loopback that lead to the same ports
-    /// of the program.
+    /// of the program; one that is given twice is forwarded once.
     ///
     /// # Errors
     /// [`RelayError`].
@@ -146,8 +148,10 @@ impl Relay {
             routes,
         };
         let mut connections = Connections::default();
-        for port in forwards {
-            connections.forward(*port, &mut outlets)?;
+        let ports: BTreeSet<u16> = forwards.iter().copied().collect();
+        let mut forwards = BTreeMap::new();
+        for port in ports {
+            forwards.insert(connections.forward(port, &mut outlets)?, port);
         }
         let pings = Pings::open(&mut outlets);
         Ok(Relay {
@@ -158,7 +162,13 @@ impl Relay {
             flows: Flows::new(around.changes, around.names),
             pings,
             is_sending: Arc::default(),
+            forwards,
         })
+    }
+
+    /// Returns the forwarded ports, by the program's ends of their connections.
+    pub fn forwards(&self) -> &BTreeMap<SocketAddr, u16> {
+        &self.forwards
     }
 
     /// Returns a flag that is true while bytes of the program wait for the outside.

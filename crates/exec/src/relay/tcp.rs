@@ -504,8 +504,9 @@ impl Connections {
     }
 
     /// Forwards a port of the machine's loopback, across the link, to the same port of the program:
-    /// a listener in the program's namespace connects to the program's loopback.
-    pub fn forward(&mut self, port: u16, outlets: &mut Outlets) -> Result<(), RelayError> {
+    /// a listener in the program's namespace connects to the program's loopback. Returns the address of
+    /// this listener.
+    pub fn forward(&mut self, port: u16, outlets: &mut Outlets) -> Result<SocketAddr, RelayError> {
         let kernel = |source| RelayError::Kernel {
             step: "listen beside the program for --forward",
             source,
@@ -545,7 +546,7 @@ impl Connections {
                 Err(_) => {}
             }
         }
-        Ok(())
+        Ok(towards)
     }
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Connections {
     numbers: BTreeMap<(Protocol, SocketAddr, SocketAddr), usize>,
     /// The index of each flow, by the hash of its packets, which differs between the directions.
     hashes: BTreeMap<u32, usize>,
+    /// The forwarded ports, by the program's ends of their connections.
+    forwards: BTreeMap<SocketAddr, u16>,
 }
 
 #[derive(Debug)]
@@ -104,14 +106,29 @@ pub(super) enum Side {
 }
 
 impl Connections {
+    /// Creates an empty list. `forwards` are the forwarded ports, by the program's ends of their
+    /// connections: the ports of the other ends mean nothing.
+    pub fn forwarding(forwards: BTreeMap<SocketAddr, u16>) -> Connections {
+        Connections {
+            forwards,
+            ..Connections::default()
+        }
+    }
+
     /// Records that packets with `hash` belong to a flow between `program` and `remote`.
     pub fn saw(&mut self, hash: u32, protocol: Protocol, program: SocketAddr, remote: SocketAddr) {
         let next = self.list.len();
         let ends = (protocol, program, remote);
         let number = *self.numbers.entry(ends).or_insert(next);
         if number == next {
-            let connection = Connection::new(protocol, Remote::Address(remote));
-            self.list.push(connection);
+            let remote = match self.forwards.get(&program) {
+                Some(port) => Remote::Named {
+                    name: format!("localhost:{port}"),
+                    is_v6: program.is_ipv6(),
+                },
+                None => Remote::Address(remote),
+            };
+            self.list.push(Connection::new(protocol, remote));
         }
         self.hashes.insert(hash, number);
     }
@@ -616,6 +633,19 @@ mod tests {
         let flows = connections.into_flows(&Names::default());
         assert_eq!((flows.len(), flows[0].bytes), (1, 1500));
         assert_eq!(flows[0].name, "198.51.100.7:80");
+    }
+
+    #[test]
+    fn forwarded_connections_have_the_name_of_their_port() {
+        let [arrival, far] = ["192.0.0.2:40000", "192.0.0.1:53326"].map(address);
+        let mut connections = Connections::forwarding(BTreeMap::from([(arrival, 3000)]));
+        connections.saw(1, Protocol::Tcp, arrival, far);
+        connections.saw(2, Protocol::Tcp, arrival, address("192.0.0.1:35744"));
+        connections.saw(3, Protocol::Tcp, address("192.0.0.2:40001"), far);
+        let flows = connections.into_flows(&Names::default());
+        let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
+        let expected = ["localhost:3000-1", "localhost:3000-2", "far.sluice:53326"];
+        assert_eq!(names, expected);
     }
 
     #[test]

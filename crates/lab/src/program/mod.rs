@@ -252,7 +252,7 @@ impl Recorder for Plan<'_> {
             losses,
             answers: ground.names,
             names: Names::default(),
-            connections: Connections::default(),
+            connections: Connections::forwarding(ground.forwards),
             ends,
             warning,
         };
