@@ -1,5 +1,6 @@
 //! Captures the packets at the program's interface, as pcapng.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use sluice_core::Time;
+use sluice_core::{Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::{Pool, Port, Slot, create_capture};
 use sluice_net::process::Signals;
@@ -302,22 +303,75 @@ fn write(file: File, zero_ns: u64, frames: &Receiver<Frame>, counts: &Counts) ->
         link_type::ETHERNET,
         MOST,
     )?;
-    for frame in frames {
-        if frame.original_len == NO_MORE {
-            break;
+    let mut order = Order::default();
+    let mut is_over = false;
+    while !is_over {
+        let received = match order.held.is_empty() {
+            true => frames.recv().map_err(RecvTimeoutError::from),
+            false => frames.recv_timeout(QUIET),
+        };
+        let all = match received {
+            Ok(frame) if frame.original_len != NO_MORE => {
+                order.push(frame);
+                false
+            }
+            Err(RecvTimeoutError::Timeout) => true,
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+                is_over = true;
+                true
+            }
+        };
+        while let Some(frame) = order.take(all) {
+            writer.packet(&Annotated {
+                time_ns: zero_ns + frame.at.as_ns(),
+                bytes: &frame.bytes,
+                original_len: frame.original_len,
+                is_inbound: frame.is_inbound,
+                number: None,
+                comment: None,
+            })?;
+            let length = frame.bytes.len() as u64;
+            counts.waiting.fetch_sub(length, Ordering::Relaxed);
         }
-        writer.packet(&Annotated {
-            time_ns: zero_ns + frame.at.as_ns(),
-            bytes: &frame.bytes,
-            original_len: frame.original_len,
-            is_inbound: frame.is_inbound,
-            number: None,
-            comment: None,
-        })?;
-        let length = frame.bytes.len() as u64;
-        counts.waiting.fetch_sub(length, Ordering::Relaxed);
     }
     writer.into_inner().flush()
+}
+
+/// Frames that are held until no earlier one is expected. Those of the program have the instant at which
+/// the kernel received them, and those for the program the instant at which they are passed on, so they
+/// do not come in the order of time.
+#[derive(Default)]
+struct Order {
+    held: BTreeMap<(Time, u64), Frame>,
+    /// Frames that were pushed.
+    pushed: u64,
+    /// The latest instant of a frame.
+    newest: Time,
+    /// The instant of the last frame that was taken.
+    last: Time,
+}
+
+impl Order {
+    fn push(&mut self, frame: Frame) {
+        self.newest = self.newest.max(frame.at);
+        self.held.insert((frame.at, self.pushed), frame);
+        self.pushed += 1;
+    }
+
+    /// Returns the first frame in the order of time, if no earlier one is expected or `all` are
+    /// wanted. A frame that comes later still has the instant of the one before it.
+    fn take(&mut self, all: bool) -> Option<Frame> {
+        let first = self.held.first_entry()?;
+        let (at, _) = *first.key();
+        if !all && self.newest.since(at) < APART {
+            return None;
+        }
+        self.last = self.last.max(at);
+        Some(Frame {
+            at: self.last,
+            ..first.remove()
+        })
+    }
 }
 
 /// A port whose frames are captured.
@@ -377,6 +431,10 @@ impl<P: AsFd> AsFd for Tap<P> {
 const MOST: u32 = 1 << 18;
 /// The length that ends the capture. No frame is empty.
 const NO_MORE: u32 = 0;
+/// The most by which frames that come one after another are out of order.
+const APART: Span = Span::from_ms(10);
+/// The time without a frame after which none of an earlier instant is expected.
+const QUIET: Duration = Duration::from_millis(10);
 /// The time in which a file is open, unless it is a pipe without a reader.
 const SOON: Duration = Duration::from_millis(200);
 /// The interval between two looks whether a pipe has a reader.
@@ -528,6 +586,35 @@ mod tests {
         let written = std::fs::read(&path).unwrap();
         assert!(written.windows(60).any(|bytes| bytes == [0xa5; 60]));
         drop(tap);
+    }
+
+    #[test]
+    fn frames_are_written_in_the_order_of_time() {
+        let at = |ms| Time::ZERO + Span::from_ms(ms);
+        let mut order = Order::default();
+        let push = |order: &mut Order, ms| {
+            order.push(Frame {
+                at: at(ms),
+                ..frame(60)
+            });
+        };
+        let taken = |order: &mut Order, all| -> Vec<Time> {
+            std::iter::from_fn(|| order.take(all).map(|frame| frame.at)).collect()
+        };
+        push(&mut order, 7);
+        push(&mut order, 5);
+        push(&mut order, 14);
+        // Another frame of 5 ms or later may come.
+        assert_eq!(taken(&mut order, false), []);
+        push(&mut order, 16);
+        assert_eq!(taken(&mut order, false), [at(5)]);
+        push(&mut order, 6);
+        push(&mut order, 6);
+        assert_eq!(taken(&mut order, false), [at(6), at(6)]);
+        assert_eq!(taken(&mut order, true), [at(7), at(14), at(16)]);
+        // 16 ms is written.
+        push(&mut order, 15);
+        assert_eq!(taken(&mut order, true), [at(16)]);
     }
 
     #[test]
