@@ -279,7 +279,8 @@ fn variants(rows: &[Row<'_>]) -> String {
         ),
         column(
             ["used", &used],
-            7,
+            // The names of the directions of a [[hop]] are longer.
+            used.width().max(6) + 1,
             move |s: &Summary| queue(s).and_then(|pipe| pipe.utilisation),
             percent,
         ),

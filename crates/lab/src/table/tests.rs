@@ -172,6 +172,22 @@ fn an_unmet_expectation_names_its_backend_if_there_are_several() {
 }
 
 #[test]
+fn the_name_of_the_direction_of_a_hop_is_apart_from_the_unit_before_it() {
+    let mut result = result(
+        "fifo",
+        vec![flow("bulk", Some(9.612e6)), flow("ping", None)],
+    );
+    result.runs[0].summary.pipes[0].name = "down2".into();
+    assert_eq!(
+        text(&[result]),
+        "            goodput    used    ping          sojourn down2
+variant      Mbit/s down2 %  p50 ms  p99 ms   p50 ms  p99 ms  drops  marks  Jain
+fifo           9.61    99.9    21.0    63.0     11.0    33.0   123k      0     -
+"
+    );
+}
+
+#[test]
 fn one_flow_and_a_ping_take_a_line_per_variant() {
     let flows = || vec![flow("bulk", Some(9.612e6)), flow("ping", None)];
     let mut second = result("fq_codel", flows());
