@@ -72,6 +72,11 @@ enum Error {
     /// An option that a proxy cannot serve.
     #[error("{0} needs network namespaces; `sluice doctor` says what forbids them")]
     NeedsNamespaces(&'static str),
+    /// An option beside `--proxy`.
+    #[error(
+        "{0} needs network namespaces, and --proxy does without them: leave one of the two out"
+    )]
+    BesideProxy(&'static str),
     /// The recording.
     #[error(transparent)]
     Record(ProgramError),
@@ -201,7 +206,10 @@ fn through_proxy(args: &Args) -> Result<u8, Error> {
         ("--http", args.page.is_wanted()),
     ];
     if let Some((option, _)) = cannot.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Error::NeedsNamespaces(option));
+        return Err(match args.proxy {
+            true => Error::BesideProxy(option),
+            false => Error::NeedsNamespaces(option),
+        });
     }
     let mut settings = proxy::for_program(
         args.link.words(),

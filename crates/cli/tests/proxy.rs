@@ -92,7 +92,8 @@ fn a_program_gets_the_variables_and_keeps_its_status() {
     assert_eq!(missing.status.code(), Some(127));
     let options = sluice(&["exec", "--proxy", "--forward", "1", "--", "true"]);
     assert_eq!(options.status.code(), Some(125));
-    assert!(stderr(&options).contains("--forward needs network namespaces"));
+    let expected = "--forward needs network namespaces, and --proxy does without them";
+    assert!(stderr(&options).contains(expected), "{}", stderr(&options));
 }
 
 #[test]

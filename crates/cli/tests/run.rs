@@ -399,7 +399,10 @@ fn a_run_that_was_killed_is_named_and_left_out() {
     let output = place.run(&["report", "out/fifo"]);
     assert_eq!(
         text(&output.stderr),
-        format!("sluice: the run in `out/fifo` recorded nothing: {why}; run the scenario again\n")
+        format!(
+            "sluice: the run in `out/fifo` recorded nothing: {why}; \
+             run the scenario or the program again\n"
+        )
     );
 
     // Beside others, it is left out.

@@ -31,7 +31,7 @@ impl Unfinished {
     pub fn advice(all: &[Unfinished]) -> &'static str {
         match all.iter().any(|one| one.goes_on) {
             true => "wait for its end",
-            false => "run the scenario again",
+            false => "run the scenario or the program again",
         }
     }
 

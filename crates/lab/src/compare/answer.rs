@@ -176,7 +176,9 @@ pub(super) fn lines(pair: &Pair) -> String {
     let is_known = pair.runs.iter().all(|runs| *runs > 1);
     let chance = match is_known {
         true => "more than chance",
-        false => "from one run on a side, so perhaps chance: `--repeat 5` would tell",
+        false => {
+            "from one run on a side, so perhaps chance: other seeds would tell, as with `--repeat 5`"
+        }
     };
     let mut out = String::new();
     let _ = match (decides(&for_first), decides(&for_second)) {
