@@ -80,9 +80,9 @@ pub struct Recorded {
     pub warning: Option<String>,
 }
 
-/// Runs the program of `settings` and records it in the folder `dir`. `scenario` has the links of
-/// `settings`, and a title; its traffic is ignored. `on_begin` is called with the folder before an
-/// earlier recording in it is replaced, which happens when nothing but the program's start is left.
+/// Runs the program of `settings` and records it in the folder `dir`. `scenario` has the links and the
+/// seed of `settings`, and a title; its traffic is ignored. `on_begin` is called with the folder before
+/// an earlier recording in it is replaced, which happens when nothing but the program's start is left.
 /// Call it on the main thread, before any other thread starts.
 ///
 /// # Errors
