@@ -213,7 +213,7 @@ fn count(status: &Status, name: &str) -> u64 {
 /// The counters of what a router refuses, except for refused commands and reloads, which have lines as
 /// changes of the configuration, and why: the limit, and how to raise it, or how to let such
 /// frames pass. `{}` is the size of the limit.
-const REFUSALS: [(&str, &str); 48] = [
+const REFUSALS: [(&str, &str); 49] = [
     (
         "hand_over",
         "the worker that owns the pipe is more than 8192 packets or 16 MiB behind; move pipes to other \
