@@ -159,6 +159,21 @@ pub fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// Breaks a text into lines of at most `width` columns, between its words.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                *line += " ";
+                *line += word;
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| cut(line, width)).collect()
+}
+
 /// Returns the time of day, UTC.
 pub fn clock(unix_ms: u64) -> String {
     let seconds = unix_ms / 1000 % 86_400;
@@ -222,5 +237,8 @@ mod tests {
         assert_eq!(cut("pipe 10", 6), "pipe ~");
         assert_eq!(cut("a\u{1b}[2Jb", 10), "a?[2Jb");
         assert_eq!(clock(86_399_000), "23:59:59");
+        assert_eq!(wrapped("proto 6 :1 > :2", 12), ["proto 6 :1 >", ":2"]);
+        assert_eq!(wrapped("proto 6 :1 > :2", 15), ["proto 6 :1 > :2"]);
+        assert_eq!(wrapped("flow-id 0x12345", 6), ["flow-~", "0x123~"]);
     }
 }

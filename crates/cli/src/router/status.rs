@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use sluice_router::process::InterfaceState;
-use sluice_router::process::watch::Sample;
+use sluice_router::process::watch::{FlowSample, ObjectSample, Sample};
 
 use crate::watch::{self, WatchError, cut, is_down, reasons, short, sojourn, time};
 
@@ -41,7 +41,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let text = if args.json {
         format!("{}\n", watch::fetch_json(&path, 0)?)
     } else {
-        text(&watch::fetch(&path, 0)?)
+        let width = crate::terminal::columns().unwrap_or(WIDTH).max(WIDTH);
+        text(&watch::fetch(&path, 0)?, width)
     };
     crate::print(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -50,8 +51,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 /// Rows of objects and of flows; `sluice top` shows more.
 const MOST_ROWS: usize = 20;
 
-/// Writes a sample in at most 79 columns.
-fn text(sample: &Sample) -> String {
+/// The least width: that of a terminal with 80 columns, of which the last one stays empty.
+const WIDTH: usize = 79;
+
+/// Writes a sample in at most `width` columns, at least [`WIDTH`].
+fn text(sample: &Sample, width: usize) -> String {
     let mut out = String::new();
     let status = &sample.status;
     let mut line = |text: String| writeln!(out, "{}", text.trim_end()).expect("a string");
@@ -103,7 +107,7 @@ fn text(sample: &Sample) -> String {
             short(export.not_sent as f64),
             export.collector,
         );
-        line(cut(&text, 79));
+        line(cut(&text, width));
     }
     if let Some(file) = &sample.flow_log {
         let reason = file.error.as_ref().filter(|_| file.not_written > 0);
@@ -114,7 +118,7 @@ fn text(sample: &Sample) -> String {
             short(file.not_written as f64),
             file.file,
         );
-        line(cut(&text, 79));
+        line(cut(&text, width));
     }
     if let Some(events) = sample.events {
         line(format!("events: {} logged", short(events as f64)));
@@ -159,7 +163,7 @@ fn text(sample: &Sample) -> String {
             let name = cut(&port.name, 20);
             line(cut(
                 &format!("cannot write the file of {name}: {error}"),
-                79,
+                width,
             ));
         }
     }
@@ -168,18 +172,20 @@ fn text(sample: &Sample) -> String {
         line("no pipe or queue has had a packet yet".to_owned());
         return out;
     }
+    let objects = sample.objects.iter().take(MOST_ROWS);
+    let names = name_width(objects.clone().map(ObjectSample::label), 18, width - 61);
     let columns = |name: &str, cells: [String; 8]| {
         let [rate, link, backlog, p50, p95, p99, dropped, marked] = cells;
-        let name = cut(name, 18);
+        let name = cut(name, names);
         format!(
-            "{name:<18} {rate:>6} {link:>6} {backlog:>6} {p50:>7} {p95:>7} {p99:>7} {dropped:>6} {marked:>5}"
+            "{name:<names$} {rate:>6} {link:>6} {backlog:>6} {p50:>7} {p95:>7} {p99:>7} {dropped:>6} {marked:>5}"
         )
     };
     let heads = [
         "bit/s", "of", "queued", "p50", "p95", "p99", "drops", "marks",
     ];
     line(columns("", heads.map(str::to_owned)));
-    for object in sample.objects.iter().take(MOST_ROWS) {
+    for object in objects {
         let [p50, p95, p99] = sojourn(&object.traffic);
         let link = match object.link_bps {
             0 => "-".to_owned(),
@@ -195,8 +201,22 @@ fn text(sample: &Sample) -> String {
             short(object.traffic.dropped_total() as f64),
             short(object.traffic.marked as f64),
         ];
-        line(columns(&object.label(), cells));
-        let mut notes = vec![cut(&object.words, 75)];
+        let label = object.label();
+        let is_cut = label.chars().count() > names;
+        line(columns(if is_cut { &object.name } else { &label }, cells));
+        let words = cut(&object.words, width - 4);
+        // The flows of a mask differ in their ends only.
+        let mut notes = match object.flow.as_ref().filter(|_| is_cut) {
+            Some(flow) if flow.chars().count() + words.chars().count() + 5 <= width => {
+                vec![format!("{flow}  {words}")]
+            }
+            Some(flow) => {
+                let mut lines = watch::wrapped(flow, width - 3);
+                lines.push(words);
+                lines
+            }
+            None => vec![words],
+        };
         if !object.traffic.dropped.is_empty() {
             notes.push(format!("dropped: {}", reasons(&object.traffic.dropped)));
         }
@@ -204,7 +224,7 @@ fn text(sample: &Sample) -> String {
             notes.push(watch::state(object));
         }
         for note in notes {
-            line(format!("  {}", cut(&note, 76)));
+            line(format!("  {}", cut(&note, width - 3)));
         }
     }
     let hidden = sample.objects.len().saturating_sub(MOST_ROWS);
@@ -221,15 +241,17 @@ fn text(sample: &Sample) -> String {
     }
     if let Some(rtt) = &sample.rtt {
         line(String::new());
+        let hosts = rtt.hosts.iter().take(MOST_ROWS / 2);
+        let rows = rtt.all.iter().chain(&rtt.objects).chain(hosts);
+        let names = name_width(rows.clone().map(|of| of.name.clone()), 39, width - 40);
         let row = |name: &str, source: &str, cells: [String; 4]| {
             let [samples, p50, p95, p99] = cells;
-            let name = cut(name, 39);
-            format!("{name:<39} {source:<4} {samples:>7} {p50:>7} {p95:>8} {p99:>8}")
+            let name = cut(name, names);
+            format!("{name:<names$} {source:<4} {samples:>7} {p50:>7} {p95:>8} {p99:>8}")
         };
         let heads = ["samples", "p50", "p95", "p99"].map(str::to_owned);
         line(row("round-trip times, last minute", "from", heads));
-        let hosts = rtt.hosts.iter().take(MOST_ROWS / 2);
-        for of in rtt.all.iter().chain(&rtt.objects).chain(hosts) {
+        for of in rows {
             let [p50, p95, p99] = watch::times(of.rtt.as_ref());
             let cells = [short(of.samples as f64), p50, p95, p99];
             line(row(&of.name, of.source.name(), cells));
@@ -238,13 +260,16 @@ fn text(sample: &Sample) -> String {
     if !sample.flows.is_empty() {
         line(String::new());
         let head = ["bit/s", "queued", "p50", "p99", "drops", "marks"];
+        let flows = sample.flows.iter().take(MOST_ROWS / 2);
+        let names = name_width(flows.clone().map(FlowSample::label), 34, width - 45);
         let row = |name: &str, cells: [String; 6]| {
             let [rate, queued, p50, p99, dropped, marked] = cells;
-            let name = cut(name, 34);
-            format!("{name:<34} {rate:>6} {queued:>6} {p50:>7} {p99:>7} {dropped:>6} {marked:>5}")
+            format!(
+                "{name:<names$} {rate:>6} {queued:>6} {p50:>7} {p99:>7} {dropped:>6} {marked:>5}"
+            )
         };
         line(row("busiest flows", head.map(str::to_owned)));
-        for flow in sample.flows.iter().take(MOST_ROWS / 2) {
+        for flow in flows {
             let [p50, _, p99] = sojourn(&flow.traffic);
             let cells = [
                 short(flow.traffic.rate_bps as f64),
@@ -254,10 +279,25 @@ fn text(sample: &Sample) -> String {
                 short(flow.traffic.dropped_total() as f64),
                 short(flow.traffic.marked as f64),
             ];
-            line(row(&flow.label(), cells));
+            let label = flow.label();
+            // A name that is too long has a line of its own.
+            if label.chars().count() > names {
+                watch::wrapped(&label, width)
+                    .into_iter()
+                    .for_each(&mut line);
+                line(row("", cells));
+            } else {
+                line(row(&label, cells));
+            }
         }
     }
     out
+}
+
+/// Returns the width of a column of names: that of the longest one, as far as there is room for it.
+fn name_width(names: impl Iterator<Item = String>, least: usize, most: usize) -> usize {
+    let longest = names.map(|name| name.chars().count()).max();
+    longest.unwrap_or(0).clamp(least, most)
 }
 
 /// Writes counts by reason in lines of at most 79 columns, the largest ones first.
@@ -293,8 +333,7 @@ pub(crate) mod tests {
     use sluice_router::forward::LostFrame;
     use sluice_router::process::PortStatus;
     use sluice_router::process::watch::{
-        FlowExport, FlowFile, FlowSample, ObjectSample, PortSample, RttRow, RttSample, Sojourn,
-        TrafficSample,
+        FlowExport, FlowFile, PortSample, RttRow, RttSample, Sojourn, TrafficSample,
     };
     use sluice_router::rtt::RttSource;
 
@@ -387,6 +426,54 @@ pub(crate) mod tests {
             }),
             ..Sample::default()
         }
+    }
+
+    fn text(sample: &Sample) -> String {
+        super::text(sample, WIDTH)
+    }
+
+    /// Ports of one host, and hosts of IPv6, whose texts begin alike.
+    #[test]
+    fn the_flows_of_a_mask_can_be_told_apart() {
+        let mut sample = sample();
+        let object = sample.objects[1].clone();
+        let short = (0..4).map(|n| format!("10.77.0.2 > :5024{n}"));
+        let long = |n| format!("[2001:db8:1:2:3:4:5:6]:{n}");
+        let long = (0..4).map(|n| format!("proto 6 {} > {}", long(60_000), long(50_000 + n)));
+        let flows: Vec<String> = short.chain(long).collect();
+        let with = |flow: &String| ObjectSample {
+            flow: Some(flow.clone()),
+            words: "droptail".into(),
+            ..object.clone()
+        };
+        sample.objects = flows.iter().map(with).collect();
+        // 4 + 46 + 3 + 26 columns.
+        sample.flows[0].dst = "2001:db8:1:2:3:4:5:6".parse().unwrap();
+        let narrow = text(&sample);
+        let row = format!("\n{:<18} {:>6} ", "pipe 2", "1.00k");
+        assert_eq!(narrow.matches(&row).count(), 8);
+        for n in 0..4 {
+            let expected = format!("\n  10.77.0.2 > :5024{n}  droptail\n");
+            assert!(narrow.contains(&expected), "no {expected} in\n{narrow}");
+            // 8 + 28 + 3 + 28 columns leave no room for the algorithm.
+            let expected = format!("{}\n", flows[4 + n]);
+            assert!(narrow.contains(&expected), "no {expected} in\n{narrow}");
+        }
+        let flow = "]:65535 > [2001:db8:1:2:3:4:5:6]:443\n";
+        assert!(narrow.contains(flow), "{narrow}");
+        for line in narrow.lines() {
+            assert!(line.chars().count() < 80, "{line}");
+        }
+        let wide = super::text(&sample, 200);
+        for flow in &flows {
+            let row = wide.lines().find(|line| line.contains(flow.as_str()));
+            let row = row.unwrap_or_else(|| panic!("no {flow} in\n{wide}"));
+            assert!(
+                row.starts_with("pipe 2 ") && row.contains(" 1.00k "),
+                "{row}"
+            );
+        }
+        assert!(wide.lines().all(|line| line.chars().count() <= 200));
     }
 
     #[test]

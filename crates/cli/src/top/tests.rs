@@ -272,6 +272,37 @@ fn pausing_keeps_the_screen() {
     assert_eq!(names(&app), ["pipe 2"]);
 }
 
+/// Their texts begin alike, and are longer than the column of names.
+#[test]
+fn the_flows_of_a_mask_can_be_told_apart_in_80_columns() {
+    let mut sample = pipes(&[(2, 1000, 0, 0)]);
+    let object = sample.objects[0].clone();
+    let flow = |n: usize| format!("10.77.0.2 > :502{n:02}");
+    let with = |n| ObjectSample {
+        flow: Some(flow(n)),
+        ..object.clone()
+    };
+    sample.objects = (0..20).map(with).collect();
+    let mut app = App::new(Order::Rate, String::new());
+    app.take(sample);
+    // 24 lines without the heads of the screen and of the rows, and the keys: ten rows of two lines.
+    let shown = |app: &App| -> Vec<usize> {
+        let text = screen(app);
+        let is_shown = |n: &usize| text.contains(&format!("pipe 2 {}\n", flow(*n)));
+        (0..20).filter(is_shown).collect()
+    };
+    assert_eq!(shown(&app), (0..10).collect::<Vec<_>>());
+    for _ in 0..10 {
+        app.press(KeyCode::Down);
+    }
+    assert_eq!(shown(&app), (10..20).collect::<Vec<_>>());
+    // Printed, all of them.
+    let lines = app.lines(79, usize::MAX);
+    let rows = lines.iter().filter(|line| line.text.starts_with("pipe 2 "));
+    assert_eq!(rows.count(), 20);
+    assert!(lines.iter().all(|line| line.text.chars().count() <= 79));
+}
+
 #[test]
 fn small_screens_show_what_fits() {
     let app = app();

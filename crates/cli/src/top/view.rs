@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use sluice_router::process::watch::{ObjectSample, TrafficSample};
+use sluice_router::process::watch::{FlowSample, ObjectSample, TrafficSample};
 
 use super::app::{App, Look, ScreenLine, View, flow_key};
-use crate::watch::{clock, cut, is_down, reasons, short, sojourn, state, time, times};
+use crate::watch::{clock, cut, is_down, reasons, short, sojourn, state, time, times, wrapped};
 
 /// Ports that are shown.
 const PORTS: usize = 4;
@@ -131,7 +131,14 @@ impl App {
         }
         let hidden = self.sample.unlisted;
         let room = room.saturating_sub(1 + usize::from(hidden > 0));
-        for (index, object) in page(&rows, self.selected, room) {
+        // The flow of a mask may be too long for its column: it has a line of its own.
+        let above = |label: &str| match label.chars().count() > name {
+            true => wrapped(label, width),
+            false => Vec::new(),
+        };
+        let height = |object: &&ObjectSample| above(&object.label()).len() + 1;
+        for (index, object) in page(&rows, self.selected, room, height) {
+            let look = self.look(index, room);
             let link = match object.link_bps {
                 0 => "-".to_owned(),
                 bps => short(bps as f64),
@@ -139,8 +146,12 @@ impl App {
             let cells = cells(&object.traffic, link, object.backlog_packets);
             let label = object.label();
             let spark = spark(self.history.get(&label), object.link_bps);
-            let text = columns(&label, &spark, &cells, name);
-            lines.push(line(text, self.look(index, room), width));
+            let above = above(&label);
+            let name_here = if above.is_empty() { label.as_str() } else { "" };
+            let text = columns(name_here, &spark, &cells, name);
+            for text in above.into_iter().chain([text]) {
+                lines.push(line(text, look, width));
+            }
         }
         if hidden > 0 {
             let other = &self.sample.other;
@@ -163,18 +174,19 @@ impl App {
             lines.push(line("no flow".into(), Look::Plain, width));
         }
         // A flow's name is long: it has a line of its own.
-        let room = room.saturating_sub(1) / 2;
-        for (index, flow) in page(&rows, self.selected, room) {
+        let room = room.saturating_sub(1);
+        let above =
+            |flow: &FlowSample| wrapped(&format!("{} in {}", flow.label(), flow.object), width);
+        let height = |flow: &&FlowSample| above(flow).len() + 1;
+        for (index, flow) in page(&rows, self.selected, room, height) {
             let look = self.look(index, room);
             let key = flow_key(flow);
             let spark = spark(self.history.get(&key), 0);
             let cells = cells(&flow.traffic, String::new(), flow.backlog_packets);
-            lines.push(line(
-                format!("{} in {}", flow.label(), flow.object),
-                look,
-                width,
-            ));
-            lines.push(line(columns("", &spark, &cells, name), look, width));
+            let text = columns("", &spark, &cells, name);
+            for text in above(flow).into_iter().chain([text]) {
+                lines.push(line(text, look, width));
+            }
         }
     }
 
@@ -309,13 +321,26 @@ fn bars(rates: &VecDeque<u64>, link_bps: u64, most: usize) -> String {
         .collect()
 }
 
-/// Returns the rows of the page with the selected one.
-fn page<T>(rows: &[T], selected: usize, room: usize) -> impl Iterator<Item = (usize, &T)> {
-    let first = match room {
-        0 => 0,
-        room => selected / room * room,
-    };
-    rows.iter().enumerate().skip(first).take(room)
+/// Returns the rows of the page with the selected one. A row has `height` lines, and a page `room`.
+fn page<T>(
+    rows: &[T],
+    selected: usize,
+    room: usize,
+    height: impl Fn(&T) -> usize,
+) -> impl Iterator<Item = (usize, &T)> {
+    let (mut first, mut end, mut used) = (0, rows.len(), 0);
+    for (index, row) in rows.iter().enumerate() {
+        let height = height(row);
+        if used + height > room {
+            if selected < index {
+                end = index;
+                break;
+            }
+            (first, used) = (index, 0);
+        }
+        used += height;
+    }
+    rows.iter().enumerate().take(end).skip(first)
 }
 
 fn line(text: String, look: Look, width: usize) -> ScreenLine {
