@@ -43,6 +43,17 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
+impl Error {
+    /// Returns the exit status; those of usage are ipfw's.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Error::Ask(error) => error.exit_code(),
+            Error::Text(_) | Error::Socket => 64,
+            Error::Output(_) => 1,
+        }
+    }
+}
+
 /// Returns the command that the binary's name stands for: `ipfw`, or `dnctl`, which has only pipes,
 /// queues and schedulers.
 pub fn name_of(program: &Path) -> Option<&'static str> {
@@ -94,14 +105,8 @@ pub fn run(program: &str, words: Vec<OsString>) -> Result<ExitCode, Error> {
         commands: command,
         how: How::Command,
     };
-    match ask(&socket, &request) {
-        Ok(reply) => tell(program, is_batch, &reply),
-        Err(error @ AskError::Late { .. }) => {
-            eprintln!("{program}: {error}");
-            Ok(ExitCode::from(error.exit_code()))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let reply = ask(&socket, &request)?;
+    tell(program, is_batch, &reply)
 }
 
 fn tell(program: &str, is_batch: bool, reply: &Reply) -> Result<ExitCode, Error> {

@@ -1,6 +1,7 @@
 //! The `sluice` command, as a function: the program `sluice` and the Python package call it.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
@@ -118,10 +119,8 @@ pub fn command(words: &[OsString]) -> ExitCode {
     completion::answer(grammar, words);
     let name = words.first().map(Path::new).and_then(ipfw::name_of);
     if let Some(name) = name {
-        return ipfw::run(name, words[1..].to_vec()).unwrap_or_else(|error| {
-            eprintln!("{name}: {error}");
-            ExitCode::FAILURE
-        });
+        return ipfw::run(name, words[1..].to_vec())
+            .unwrap_or_else(|error| failed(name, &error, error.exit_status()));
     }
     // This comes before the words are parsed, because a queue may be among them.
     let named = words.get(1).and_then(|word| word.to_str());
@@ -145,22 +144,30 @@ pub fn command(words: &[OsString]) -> ExitCode {
         Command::Index(args) => index::run(&args).map_err(Into::into),
         Command::List(args) => list::run(&args).map_err(Into::into),
         Command::Replay(args) => replay::run(args).map_err(Into::into),
-        Command::Router(args) => router::run(&args).map_err(Into::into),
+        Command::Router(args) => Ok(ended(router::run(&args), router::Error::exit_status)),
         Command::Shape(args) => shape::run(&args).map_err(Into::into),
-        Command::Top(args) => top::run(&args).map_err(Into::into),
+        Command::Top(args) => Ok(ended(top::run(&args), top::Error::exit_status)),
         Command::Grafana => print(&sluice_http::dashboard())
             .map(|()| ExitCode::SUCCESS)
             .map_err(Into::into),
-        Command::Ipfw(args) => ipfw::run_args(args).map_err(Into::into),
+        Command::Ipfw(args) => Ok(ended(ipfw::run_args(args), ipfw::Error::exit_status)),
         Command::Doctor(args) => doctor::run(&args).map_err(Into::into),
         Command::Bench(args) => bench::run(&args).map_err(Into::into),
         Command::Completion(args) => completion::run(&args).map_err(Into::into),
         Command::Manual(args) => manual::run(grammar(), &args).map_err(Into::into),
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("sluice: {error}");
-        ExitCode::FAILURE
-    })
+    outcome.unwrap_or_else(|error| failed("sluice", &error, 1))
+}
+
+/// Returns the exit status of a command whose errors have statuses of their own.
+fn ended<E: Display>(outcome: Result<ExitCode, E>, status: fn(&E) -> u8) -> ExitCode {
+    outcome.unwrap_or_else(|error| failed("sluice", &error, status(&error)))
+}
+
+/// Prints the error with which a command ends, and returns its exit status.
+fn failed(program: &str, error: &dyn Display, status: u8) -> ExitCode {
+    eprintln!("{program}: {error}");
+    ExitCode::from(status)
 }
 
 /// Returns the command with all subcommands.

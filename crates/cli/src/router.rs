@@ -250,6 +250,17 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
+impl Error {
+    /// Returns the exit status.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Error::Status(error) => error.exit_status(),
+            Error::Save(error) => error.exit_status(),
+            _ => 1,
+        }
+    }
+}
+
 /// Routes until a signal ends it.
 ///
 /// # Errors

@@ -60,6 +60,16 @@ pub enum Error {
     NoTerminal,
 }
 
+impl Error {
+    /// Returns the exit status.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Error::Watch(error) => error.exit_status(),
+            Error::Output(_) | Error::NoTerminal => 1,
+        }
+    }
+}
+
 /// Shows a router until the user ends it.
 ///
 /// # Errors

@@ -20,6 +20,8 @@ pub enum WatchError {
         path: PathBuf,
         /// The reason.
         why: String,
+        /// The exit status that the router names.
+        exit_code: u8,
     },
     /// The router has another version.
     #[error("the answer of the router at {} cannot be read: {source}; is it of this version?", .path.display())]
@@ -30,6 +32,20 @@ pub enum WatchError {
         source: serde_json::Error,
     },
 }
+
+impl WatchError {
+    /// Returns the exit status of a command that ends with this error.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            WatchError::Ask(error) => error.exit_code(),
+            WatchError::Refused { exit_code, .. } => *exit_code,
+            WatchError::Strange { .. } => PROTOCOL,
+        }
+    }
+}
+
+/// EX_PROTOCOL of sysexits.h.
+const PROTOCOL: u8 = 76;
 
 /// Returns the path of the router's socket: the given one, or the default one.
 pub fn socket(given: Option<&PathBuf>) -> PathBuf {
@@ -44,10 +60,17 @@ pub fn fetch_json(path: &Path, after: u64) -> Result<String, WatchError> {
     let reply = ask(path, &Request::Watch { after })?;
     match (reply.sample, reply.error) {
         (Some(sample), _) => Ok(sample.get().to_owned()),
-        (None, error) => Err(WatchError::Refused {
-            path: path.to_owned(),
-            why: error.map_or_else(|| "no sample".to_owned(), |error| error.message),
-        }),
+        (None, error) => {
+            let no_sample = || ("no sample".to_owned(), PROTOCOL);
+            let (why, exit_code) =
+                error.map_or_else(no_sample, |error| (error.message, error.exit_code));
+            let path = path.to_owned();
+            Err(WatchError::Refused {
+                path,
+                why,
+                exit_code,
+            })
+        }
     }
 }
 
@@ -183,7 +206,40 @@ pub fn clock(unix_ms: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
     use super::*;
+
+    /// The numbers are those of sysexits.h.
+    #[test]
+    fn exit_statuses_say_why_there_is_no_sample() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("s");
+        let status = || fetch(&path, 0).unwrap_err().exit_status();
+        assert_eq!(status(), 75, "no router listens");
+        let listener = UnixListener::bind(&path).unwrap();
+        let answered = |answer: &str| {
+            thread::scope(|scope| {
+                let asked = scope.spawn(status);
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = String::new();
+                BufReader::new(&stream).read_line(&mut request).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                drop(stream);
+                asked.join().unwrap()
+            })
+        };
+        let reply = |rest: &str| format!("{{\"stdout\":\"\",\"warnings\":[],{rest}}}\n");
+        let busy = r#""error":{"place":{"line":0,"column":0},"message":"busy","exit_code":75}"#;
+        assert_eq!(answered(&reply(busy)), 75);
+        let foreign = r#""error":{"place":{"line":0,"column":0},"message":"no","exit_code":77}"#;
+        assert_eq!(answered(&reply(foreign)), 77);
+        assert_eq!(answered(&reply(r#""sample":{"number":"one"}"#)), 76);
+        assert_eq!(answered("HTTP/1.1 400 Bad Request\n"), 76);
+        assert_eq!(answered(""), 74);
+    }
 
     #[test]
     fn numbers_and_times_have_three_digits() {

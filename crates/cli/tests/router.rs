@@ -443,7 +443,7 @@ fn the_binary_is_ipfw_and_dnctl_under_these_names() {
         .output()
         .unwrap();
     let (code, message) = refusal(&output);
-    assert_eq!(code, 1);
+    assert_eq!(code, 75);
     assert!(
         message.starts_with("sluice: no router listens at /nowhere/s (No such file"),
         "{message}"

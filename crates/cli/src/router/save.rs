@@ -33,6 +33,8 @@ pub enum Error {
         path: PathBuf,
         /// The reason.
         why: String,
+        /// The exit status that the router names.
+        exit_code: u8,
     },
     /// The file cannot be written.
     #[error("cannot write {}: {source}", .path.display())]
@@ -47,6 +49,17 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
+impl Error {
+    /// Returns the exit status.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Error::Ask(error) => error.exit_code(),
+            Error::Refused { exit_code, .. } => *exit_code,
+            Error::Unwritable { .. } | Error::Output(_) => 1,
+        }
+    }
+}
+
 /// Writes the configuration of a router.
 ///
 /// # Errors
@@ -55,8 +68,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let socket = watch::socket(args.socket.as_ref());
     let reply = ask(&socket, &Request::Save {})?;
     if let Some(error) = reply.error {
-        let (path, why) = (socket, error.message);
-        return Err(Error::Refused { path, why });
+        return Err(Error::Refused {
+            path: socket,
+            why: error.message,
+            exit_code: error.exit_code,
+        });
     }
     let text = format!("{HEAD}{}", reply.stdout);
     match &args.file {

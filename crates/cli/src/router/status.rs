@@ -32,6 +32,16 @@ pub enum Error {
     Output(#[from] std::io::Error),
 }
 
+impl Error {
+    /// Returns the exit status.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Error::Watch(error) => error.exit_status(),
+            Error::Output(_) => 1,
+        }
+    }
+}
+
 /// Prints the state of a router over the last interval.
 ///
 /// # Errors

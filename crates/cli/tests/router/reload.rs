@@ -112,7 +112,7 @@ fn a_saved_configuration_starts_a_router_with_the_same_state() {
         .output()
         .unwrap();
     let (code, error) = refusal(&gone);
-    assert_eq!(code, 1);
+    assert_eq!(code, 75);
     assert!(error.contains("no router listens at /nowhere/s"), "{error}");
 }
 

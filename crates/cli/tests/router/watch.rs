@@ -346,7 +346,7 @@ fn an_unfit_address_or_token_is_refused_before_the_router_starts() {
         .output()
         .unwrap();
     let (code, error) = refusal(&gone);
-    assert_eq!(code, 1);
+    assert_eq!(code, 75);
     assert!(error.contains("no router listens at /nowhere/s"), "{error}");
 }
 

@@ -64,12 +64,15 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// Returns the exit status of a command that has no answer: 75 (EX_TEMPFAIL of sysexits.h) if another
-    /// attempt may succeed.
+    /// Returns the exit status of a command that has no answer, as in sysexits.h: EX_TEMPFAIL if another
+    /// attempt may succeed, EX_NOPERM and EX_PROTOCOL as the router itself answers, and EX_IOERR if the
+    /// commands may have been executed.
     pub const fn exit_code(&self) -> u8 {
         match self {
-            AskError::Late { .. } => 75,
-            _ => 1,
+            AskError::Broken { .. } => 74,
+            AskError::Nobody { .. } | AskError::Late { .. } => 75,
+            AskError::Strange { .. } => 76,
+            AskError::Forbidden { .. } => 77,
         }
     }
 }
