@@ -12,7 +12,7 @@ use crate::watch;
 /// Which router, and where to.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// File to write; it is replaced at one instant [default: standard output]
+    /// File to write, which is replaced at one instant, or `-` [default: standard output]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     /// The router's socket [default: sluice.sock in XDG_RUNTIME_DIR or /run]
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         });
     }
     let text = format!("{HEAD}{}", reply.stdout);
-    match &args.file {
+    match args.file.as_ref().filter(|file| file.as_os_str() != "-") {
         None => crate::print(&text)?,
         // A router that starts meanwhile reads the old file or the new one.
         Some(path) => {

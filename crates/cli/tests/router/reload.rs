@@ -103,6 +103,9 @@ fn a_saved_configuration_starts_a_router_with_the_same_state() {
     let text = fs::read_to_string(running.path("saved.conf")).unwrap();
     let printed = running.run(&mut Command::new(SLUICE), "router save");
     assert_eq!(super::text(&printed.stdout), text);
+    let printed = running.run(&mut Command::new(SLUICE), "router save -");
+    assert_eq!(super::text(&printed.stdout), text);
+    assert!(!running.path("-").exists());
     running.end();
     let running = Running::start(Some(&text), &[]);
     assert_eq!(shown(&running), before);
