@@ -57,7 +57,15 @@ class RouterStatus(TypedDict):
     is_real_time: bool
     warmth_requests: int | None
     cpu_latency_ns: int | None
+    logged: int
+    log_lost: int
+    given_up: list[str]
     fail_open: bool | None
+    workers: list[dict[str, int]]
+    handed_over: int
+    slots: int
+    free_slots: int
+    port_slots: int
 
 
 class Router:
@@ -178,14 +186,15 @@ class Router:
         well. The warnings of `sluice ipfw` become Python warnings.
 
         Raises:
-            SluiceError: a command is refused; the message is that of the command line.
+            SluiceError: a command is refused; the message is that of the command line, and
+                `exit_code` its exit status.
 
         """
         output, remarks, _, failure = _sluice.router_command(str(self.socket), commands, how)
         for remark in remarks:
             warnings.warn(remark, stacklevel=2)
         if failure is not None:
-            raise SluiceError(failure)
+            raise _refusal(*failure)
         return output
 
     def show(self, words: str = "pipe") -> dict[str, Any]:
@@ -199,8 +208,10 @@ class Router:
         """
         text = f"ipfw --json {words} show"
         _, _, state, failure = _sluice.router_command(str(self.socket), text, "command")
-        if failure is not None or state is None:
-            raise SluiceError(failure or f"`{text}` has no state")
+        if failure is not None:
+            raise _refusal(*failure)
+        if state is None:
+            raise SluiceError(f"`{text}` has no state")
         shown: dict[str, Any] = json.loads(state)
         return shown
 
@@ -279,6 +290,12 @@ class Router:
     def __repr__(self) -> str:
         """Name the socket."""
         return f"<Router at {str(self.socket)!r}{', ended' if self.has_ended else ''}>"
+
+
+def _refusal(message: str, exit_code: int) -> SluiceError:
+    error = SluiceError(message)
+    error.exit_code = exit_code
+    return error
 
 
 def _end(router: _sluice.Router, folder: tempfile.TemporaryDirectory[str] | None) -> None:

@@ -8,6 +8,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from namespaces import run_in_namespaces
@@ -154,8 +155,33 @@ def test_another_program_finds_the_router_by_its_socket(idle: sluice.Router) -> 
         with found:
             pass
         assert idle.status["commands"] >= 2
-    with pytest.raises(sluice.SluiceError, match="no router listens at"):
+    with pytest.raises(sluice.SluiceError, match="no router listens at") as gone:
         sluice.Router.connect(idle.socket)
+    # EX_TEMPFAIL of sysexits.h, as on the command line.
+    assert gone.value.exit_code == 75
+
+
+def test_a_refusal_has_the_exit_status_of_the_command_line(idle: sluice.Router) -> None:
+    # As in ipfw: EX_USAGE, EX_DATAERR and EX_UNAVAILABLE of sysexits.h.
+    cases = {"frobnicate": 64, "pipe 1 config bw 2Tbit/s": 65, "delete 7": 69}
+    with idle:
+        for command, status in cases.items():
+            with pytest.raises(sluice.SluiceError) as refused:
+                idle.command(command)
+            assert refused.value.exit_code == status, command
+        with pytest.raises(sluice.SluiceError) as refused:
+            idle.show("frobnicate")
+        assert refused.value.exit_code == 64
+    with pytest.raises(sluice.SluiceError) as other:
+        sluice.Queue("cdoel")
+    assert other.value.exit_code is None
+
+
+def test_the_types_have_every_key_of_the_status(idle: sluice.Router) -> None:
+    with idle:
+        status = idle.status
+    assert set(get_type_hints(sluice.RouterStatus)) == set(status)
+    assert set(get_type_hints(sluice.PortStatus)) == set(status["ports"][0])
 
 
 def test_ipfw_gives_a_running_router_a_queue_in_python(idle: sluice.Router, tmp_path: Path) -> None:

@@ -205,7 +205,9 @@ impl Inner {
 fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     sluice_loader::register(&[&sluice_wasm::WasmLoader, &algorithm::PyLoader]);
-    module.add("SluiceError", module.py().get_type::<SluiceError>())?;
+    let errors = module.py().get_type::<SluiceError>();
+    errors.setattr("exit_code", module.py().None())?;
+    module.add("SluiceError", errors)?;
     module.add_class::<Queue>()?;
     module.add_class::<algorithm::PacketFields>()?;
     module.add_class::<algorithm::PacketView>()?;

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use sluice_core::{Rate, Span};
 use sluice_ipfw::LogEntry;
-use sluice_router::control::{self, How, Place, Remark, Reply, Request};
+use sluice_router::control::{self, AskError, Failure, How, Place, Remark, Reply, Request};
 use sluice_router::process::{self, POOL, PoolSize, PortSpec, Settings, Spin, StartError, Status};
 
 use crate::error;
@@ -228,8 +228,8 @@ pub(crate) fn default_socket() -> PathBuf {
     control::default_socket()
 }
 
-/// The answer to commands: output, warnings, the state as JSON, and the error.
-type Answer = (String, Vec<String>, Option<String>, Option<String>);
+/// The answer to commands: output, warnings, the state as JSON, and the error with its exit status.
+type Answer = (String, Vec<String>, Option<String>, Option<(String, u8)>);
 
 /// Send commands to the router that listens on `socket`.
 ///
@@ -259,7 +259,7 @@ pub(crate) fn router_command(
     };
     let reply = py
         .detach(|| control::ask(&socket, &request))
-        .map_err(error::of)?;
+        .map_err(|why| unanswered(py, &why))?;
     let Reply {
         stdout,
         warnings,
@@ -271,7 +271,7 @@ pub(crate) fn router_command(
         stdout,
         warnings.iter().map(sentence).collect(),
         state.map(|state| state.get().to_owned()),
-        error.map(|failure| failure.message),
+        error.map(|failure| (failure.message, failure.exit_code)),
     ))
 }
 
@@ -280,12 +280,21 @@ pub(crate) fn router_command(
 pub(crate) fn router_status(py: Python<'_>, socket: PathBuf) -> PyResult<String> {
     let reply = py
         .detach(|| control::ask(&socket, &Request::Status {}))
-        .map_err(error::of)?;
+        .map_err(|why| unanswered(py, &why))?;
     match (reply.status, reply.error) {
         (Some(status), _) => Ok(status.get().to_owned()),
-        (None, Some(failure)) => Err(error::of(failure.message)),
+        (None, Some(failure)) => {
+            let Failure {
+                message, exit_code, ..
+            } = failure;
+            Err(error::with_status(py, message, exit_code))
+        }
         (None, None) => Err(error::of("the router's answer has no status")),
     }
+}
+
+fn unanswered(py: Python<'_>, why: &AskError) -> PyErr {
+    error::with_status(py, why, why.exit_code())
 }
 
 fn json(status: &Status) -> String {
