@@ -26,6 +26,8 @@ type Drops = BTreeMap<String, u64>;
 
 /// A pipe or queue that drops packets.
 struct Dropping {
+    name: String,
+    flow: Option<String>,
     dropped: u64,
     since: Duration,
     last: Duration,
@@ -92,6 +94,8 @@ impl Events {
                 continue;
             }
             let state = self.dropping.entry(name.clone()).or_insert(Dropping {
+                name: object.name.clone(),
+                flow: object.flow.clone(),
                 dropped: 0,
                 since: now,
                 last: now,
@@ -102,7 +106,7 @@ impl Events {
             if is_new {
                 let why = reasons(&drops);
                 let line = format!("{name} drops packets: {why}");
-                events.push(event(line, unix_ms, &name, "drops_begin", state.dropped));
+                events.push(event(line, unix_ms, "drops_begin", state));
             } else if now.saturating_sub(state.said) >= REPEAT {
                 state.said = now;
                 let seconds = now.saturating_sub(state.since).as_secs();
@@ -110,7 +114,7 @@ impl Events {
                     "{name} has dropped {} packets in {seconds} s",
                     state.dropped
                 );
-                events.push(event(line, unix_ms, &name, "drops", state.dropped));
+                events.push(event(line, unix_ms, "drops", state));
             }
         }
         self.dropping.retain(|name, state| {
@@ -120,7 +124,7 @@ impl Events {
                 let dropped = state.dropped;
                 let line =
                     format!("{name} drops no more packets; it dropped {dropped} in {seconds} s");
-                events.push(event(line, unix_ms, name, "drops_end", dropped));
+                events.push(event(line, unix_ms, "drops_end", state));
             }
             !is_over
         });
@@ -161,15 +165,16 @@ fn new_drops(object: &ObjectSample, before: Option<&Drops>) -> Drops {
     new.filter(|(_, count)| *count > 0).collect()
 }
 
-fn event(line: String, unix_ms: u64, object: &str, name: &str, dropped: u64) -> Event {
+fn event(line: String, unix_ms: u64, name: &str, state: &Dropping) -> Event {
     Event {
         line,
         json: json!({
             "log": "event",
             "event": name,
             "unix_ms": unix_ms,
-            "object": object,
-            "dropped": dropped,
+            "object": state.name,
+            "flow": state.flow,
+            "dropped": state.dropped,
         }),
     }
 }
@@ -303,6 +308,24 @@ mod tests {
             })
             .collect();
         assert_eq!(events.sampled(&sample).len(), MOST);
+    }
+
+    #[test]
+    fn the_flow_of_a_mask_has_a_key_of_its_own_as_in_samples() {
+        let mut events = Events::default();
+        let mut all = samples((0..20).map(|second| u64::from(second < 3)));
+        for sample in &mut all {
+            sample.objects[0].flow = Some("10.0.0.2 > :443".to_owned());
+        }
+        let found = all.iter().flat_map(|sample| events.sampled(sample));
+        let found: Vec<Event> = found.collect();
+        assert_eq!(found.len(), 2, "a beginning and an end: {found:?}");
+        for event in &found {
+            assert!(event.line.starts_with("pipe 1 10.0.0.2 > :443 drops "));
+            assert_eq!(event.json["object"], "pipe 1");
+            assert_eq!(event.json["flow"], "10.0.0.2 > :443");
+        }
+        assert_eq!(found[1].json["dropped"], 3);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sluice_ipfw::{Direction, LogEntry};
 use sluice_router::control::Change;
 use sluice_router::process::confine::privileged;
@@ -221,12 +221,16 @@ impl Log {
             .collect()
     }
 
-    /// Sends a line to syslog, and returns its text.
-    fn notice(&self, line: &str, value: &serde_json::Value) -> String {
+    /// Sends a line to syslog, and returns its text. An object without a time gets the current one.
+    fn notice(&self, line: &str, value: &Value) -> String {
         let syslog = self.syslog.as_ref();
         let said = syslog.and_then(|syslog| syslog.send(&format!("<{NOTICE}>sluice: {line}")));
         let said = said.map(|said| self.message(&said)).unwrap_or_default();
         if self.is_json {
+            let mut value = value.clone();
+            if value["unix_ms"].is_null() {
+                value["unix_ms"] = unix_ms().into();
+            }
             format!("{said}{value}\n")
         } else {
             format!("{said}sluice: {line}\n")
@@ -236,7 +240,8 @@ impl Log {
     /// Returns the text of a message about the log itself.
     fn message(&self, text: &str) -> String {
         if self.is_json {
-            format!("{}\n", json!({"log": "syslog", "text": text}))
+            let value = json!({"log": "syslog", "unix_ms": unix_ms(), "text": text});
+            format!("{value}\n")
         } else {
             format!("sluice: warning: {text}\n")
         }
@@ -303,9 +308,15 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
+/// Returns the time by the system's clock, since the Unix epoch.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
 /// Returns an entry as an object; `limit` only if it is the last entry of its rule. A frame that is not IP
 /// has `mac_type` in place of a protocol, addresses and ports.
-fn as_json(entry: &LogEntry) -> serde_json::Value {
+fn as_json(entry: &LogEntry) -> Value {
     let headers = &entry.headers;
     let direction = match headers.direction {
         Direction::In => "in",
@@ -313,6 +324,7 @@ fn as_json(entry: &LogEntry) -> serde_json::Value {
     };
     let mut value = json!({
         "log": "ipfw",
+        "unix_ms": unix_ms(),
         "at_ns": entry.at.as_ns(),
         "rule": entry.rule,
         "action": entry.action,
@@ -406,6 +418,50 @@ mod tests {
         assert!(lines[0]["limit"].is_null());
         assert_eq!(lines[1]["limit"], 2);
         assert!(lines[0]["mac_type"].is_null());
+    }
+
+    /// Of the kinds of lines, two have the time of what they are about, and the others their own.
+    #[test]
+    fn every_line_of_json_has_the_time() {
+        let mut log = Log::new(true, None).unwrap();
+        let (sender, receiver) = channel();
+        log.attach(Some(receiver));
+        sender.send(entry(None)).unwrap();
+        let change = Change {
+            unix_ms: 5,
+            ..Change::default()
+        };
+        let event = |json: Value| Event {
+            line: String::new(),
+            json,
+        };
+        let before = unix_ms();
+        assert!(before > 1_700_000_000_000, "milliseconds after 2023");
+        let events = [
+            event(json!({"log": "event", "unix_ms": 6})),
+            event(json!({"log": "limit"})),
+        ];
+        let text = log.drain()
+            + &log.message("lost")
+            + &log.changes_since(0, &[change], 3)
+            + &log.events(&events);
+        let times = text.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            (line["log"].clone(), line["unix_ms"].as_u64().unwrap())
+        });
+        let times: Vec<(Value, u64)> = times.collect();
+        let kinds: Vec<&Value> = times.iter().map(|(kind, _)| kind).collect();
+        assert_eq!(
+            kinds,
+            ["ipfw", "syslog", "change", "change", "event", "limit"]
+        );
+        for (number, (kind, at)) in times.iter().enumerate() {
+            match number {
+                3 => assert_eq!(*at, 5),
+                4 => assert_eq!(*at, 6),
+                _ => assert!((before..=unix_ms()).contains(at), "{kind}: {at}"),
+            }
+        }
     }
 
     #[test]
