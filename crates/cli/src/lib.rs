@@ -19,6 +19,9 @@ mod check;
 mod compare;
 mod completion;
 mod doctor;
+#[cfg(test)]
+#[path = "../tests/documented/mod.rs"]
+mod documented;
 mod exec;
 mod export;
 mod failures;

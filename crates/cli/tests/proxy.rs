@@ -1,5 +1,8 @@
 //! `sluice proxy` and `sluice exec --proxy`: words, messages, and programs.
 
+mod documented;
+
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -351,6 +354,53 @@ fn a_proxy_has_a_report_after_a_signal() {
     let flows = &recording.run().flows;
     assert_eq!(flows.len(), 1, "{flows:?}");
     assert_eq!(recording.run().variant, "dsl");
+}
+
+#[test]
+fn the_page_of_json_has_the_keys_of_the_control_api() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(["proxy", "--listen=127.0.0.1:0", "--control=127.0.0.1:0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut address_after = |start: &str| loop {
+        let mut line = String::new();
+        let read = std::io::BufRead::read_line(&mut lines, &mut line).unwrap();
+        assert!(read > 0, "no line has `{start}`");
+        if let Some((_, address)) = line.trim().split_once(start) {
+            break address.to_owned();
+        }
+    };
+    let listen = address_after("(SOCKS5, HTTP) at ");
+    let control = address_after("control at http://");
+    let control = control.trim_end_matches("/link");
+    let ask = |path: &str| -> serde_json::Value {
+        let mut stream = TcpStream::connect(control).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (_, body) = text.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    };
+    // SOCKS5 (RFC 1928): a greeting, and a request for 127.0.0.1.
+    let mut stream = TcpStream::connect(&listen).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let [high, low] = server.local_addr().unwrap().port().to_be_bytes();
+    stream
+        .write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low])
+        .unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    let mut found = BTreeSet::new();
+    for path in ["/link", "/connections"] {
+        documented::add_keys(&ask(path), &mut found);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(documented::named("Control of a proxy"), found);
 }
 
 /// Returns the processor time that a process has used, in ticks of 10 ms (proc_pid_stat(5)).

@@ -2,28 +2,38 @@
 //!
 //! `UPDATE_EXPECT=1 cargo test -p sluice-cli --test reference` rewrites them.
 
+mod documented;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
 
 use expect_test::expect_file;
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 use sluice_core::link::LinkParams;
 use sluice_core::param::{Kind, ParamDecl};
-use sluice_router::control::Change;
+use sluice_core::{Cx, DropCounter, Packet, Rng, Time};
+use sluice_ipfw::{Direction, Files, Firewall, Headers, Settings};
+use sluice_router::control::{Change, Place, Remark, Reply, Request};
 use sluice_router::process::watch::{
     FlowSample, ObjectSample, PortSample, Sample, Sojourn, TrafficSample,
 };
 
-/// Returns the output of `sluice list --json`.
-fn algorithms() -> Vec<Json> {
+/// Returns the list that a command prints.
+fn list(words: &[&str]) -> Vec<Json> {
     let output = Command::new(env!("CARGO_BIN_EXE_sluice"))
-        .args(["list", "--json"])
+        .args(words)
         .output()
         .expect("the command runs");
     assert!(output.status.success());
     let json: Json = serde_json::from_slice(&output.stdout).expect("it prints JSON");
     json.as_array().expect("a list").clone()
+}
+
+/// Returns the output of `sluice list --json`.
+fn algorithms() -> Vec<Json> {
+    list(&["list", "--json"])
 }
 
 fn text<'a>(json: &'a Json, key: &str) -> &'a str {
@@ -320,6 +330,107 @@ fn the_reference_of_samples_is_complete() {
         .filter(|key| !page.contains(&format!("`{key}`")))
         .collect();
     assert!(missing.is_empty(), "docs/watching.md lacks {missing:?}");
+}
+
+#[test]
+fn the_page_of_json_has_the_keys_of_lists() {
+    let mut found = BTreeSet::new();
+    for words in [&["list", "--json"][..], &["list", "links", "--json"]] {
+        documented::add_keys(&list(words).into(), &mut found);
+    }
+    assert_eq!(documented::named("Lists of algorithms and links"), found);
+}
+
+/// The names of requests, and of their keys, are in the errors of wrong ones.
+#[test]
+fn the_page_of_json_has_the_keys_of_the_control_socket() {
+    let expected = |request: &str| -> Vec<String> {
+        let error = serde_json::from_str::<Request>(request).unwrap_err();
+        let error = error.to_string();
+        let (_, rest) = error.split_once("expected").expect("words are expected");
+        documented::words(rest).collect()
+    };
+    let requests = expected(r#"{"do":"?"}"#);
+    assert!(requests.len() >= 4, "{requests:?}");
+    for word in &requests {
+        let section = documented::section("Control socket");
+        assert!(section.contains(&format!("`{word}`")), "{word}");
+    }
+    let mut found = BTreeSet::from(["do".to_owned()]);
+    found.extend(expected(r#"{"do":"commands","?":1}"#));
+    found.extend(expected(r#"{"do":"watch","?":1}"#));
+    let place = Place {
+        file: Some(String::new()),
+        ..Place::default()
+    };
+    let text = String::new();
+    let reply = Reply {
+        warnings: vec![Remark { place, text }],
+        state: Some(1),
+        status: Some(1),
+        sample: Some(RawValue::from_string("1".to_owned()).expect("a number is JSON")),
+        ..Reply::refusal(String::new(), 75)
+    };
+    let json = serde_json::to_value(&reply).expect("a reply is plain");
+    documented::add_keys(&json, &mut found);
+    assert_eq!(documented::named("Control socket"), found);
+}
+
+/// The text of every file that commands name: a delay profile.
+struct Profile;
+
+impl Files for Profile {
+    fn read(&mut self, _: &str) -> Result<String, String> {
+        Ok("name p\nsamples 10\nloss-level 1\nprob delay\n0 1\n1 20\n".to_owned())
+    }
+}
+
+#[test]
+fn the_page_of_json_has_the_keys_of_the_state() {
+    let mut firewall = Firewall::new(&Settings::default());
+    let (mut rng, mut sink) = (Rng::from_seed(1), DropCounter::default());
+    let mut at = |ns, work: &mut dyn FnMut(&mut Firewall, &mut Cx<'_>)| {
+        let mut cx = Cx::new(Time::from_ns(ns), &mut rng, &mut sink);
+        work(&mut firewall, &mut cx);
+    };
+    let configuration = "pipe 1 config bw 1Mbit/s mask dst-port 0xffff profile /p\n\
+        pipe 2 config bw 1Mbit/s\n\
+        sched 2 config pipe 2 type wf2q+\n\
+        queue 1 config sched 2\n\
+        add 100 allow udp from any to any dst-port 80 limit src-addr 2\n\
+        add 200 pipe 1 udp from any to any dst-port 53\n";
+    at(0, &mut |firewall, cx| {
+        let done = firewall.command(configuration, &mut Profile, cx);
+        done.expect("the commands are right");
+        let (from, to) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        for (slot, port) in [(0, 53), (1, 80)] {
+            let headers = Headers {
+                src_port: 1000,
+                dst_port: port,
+                ip_len: 1000,
+                ..Headers::new(Direction::In, 17, from, to)
+            };
+            firewall.handle(Packet::new(slot, 1000), &headers, cx);
+        }
+    });
+    let mut found = BTreeSet::new();
+    // The packet takes 8 ms, and at most 20 ms of the profile.
+    at(1_000_000_000, &mut |firewall, cx| {
+        while firewall.poll(cx).is_some() {}
+        for words in [
+            "pipe show",
+            "sched show",
+            "queue show",
+            "-d list",
+            "-D list",
+        ] {
+            let shown = firewall.command(&format!("--json {words}"), &mut Profile, cx);
+            let state = shown.expect("it shows").snapshot.expect("there is a state");
+            let json = serde_json::to_value(&state).expect("a state is plain");
+            documented::add_keys(&json, &mut found);
+        }
+    });
+    assert_eq!(documented::named("State of pipes and rules"), found);
 }
 
 /// Returns whether an algorithm has a page, which the index then links to.

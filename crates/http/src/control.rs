@@ -17,10 +17,10 @@ struct Commands {
 
 /// The answer to a change.
 #[derive(Serialize)]
-struct Changed<R> {
-    reply: R,
+pub(super) struct Changed<R> {
+    pub(super) reply: R,
     /// The change that would be taken back next.
-    undo: Option<String>,
+    pub(super) undo: Option<String>,
 }
 
 /// The answer to `/control`.

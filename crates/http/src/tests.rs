@@ -18,6 +18,7 @@ use sluice_router::forward::Lateness;
 use sluice_router::process::Status;
 
 mod cookie;
+mod json;
 mod methods;
 mod runs;
 

@@ -184,6 +184,8 @@ mod tests {
     use sluice_router::process::Status;
 
     use super::*;
+    use crate::documented;
+    use crate::router::log::Log;
 
     /// A sample of a pipe that has dropped `dropped` packets in the last second, and `total` so far.
     fn sample(second: u64, dropped: u64, total: u64) -> Sample {
@@ -326,6 +328,12 @@ mod tests {
             assert_eq!(event.json["flow"], "10.0.0.2 > :443");
         }
         assert_eq!(found[1].json["dropped"], 3);
+        let mut all = found;
+        for is_up in [true, false] {
+            all.extend(events.interfaces(vec![("eth0".to_owned(), is_up)]));
+        }
+        assert_eq!(all.len(), 3, "{all:?}");
+        documented::check_log(&Log::new(true, None).unwrap().events(&all));
     }
 
     #[test]

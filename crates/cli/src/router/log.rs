@@ -365,6 +365,7 @@ mod tests {
     use sluice_ipfw::Headers;
 
     use super::*;
+    use crate::documented;
 
     fn entry(limit: Option<u32>) -> LogEntry {
         let (from, to) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
@@ -418,6 +419,28 @@ mod tests {
         assert!(lines[0]["limit"].is_null());
         assert_eq!(lines[1]["limit"], 2);
         assert!(lines[0]["mac_type"].is_null());
+    }
+
+    #[test]
+    fn the_page_of_json_has_the_keys_of_every_line() {
+        let mut log = Log::new(true, None).unwrap();
+        let (sender, receiver) = channel();
+        log.attach(Some(receiver));
+        let mut frame = entry(Some(1));
+        frame.headers.frame = Some(0x88cc);
+        for entry in [entry(None), frame] {
+            sender.send(entry).unwrap();
+        }
+        let change = Change {
+            refused: Some("no".into()),
+            ..Change::default()
+        };
+        // One of three is kept; before another one, two were refused.
+        let text = log.drain()
+            + &log.message("lost")
+            + &log.changes_since(0, std::slice::from_ref(&change), 3)
+            + &log.change(&change, 2);
+        documented::check_log(&text);
     }
 
     /// Of the kinds of lines, two have the time of what they are about, and the others their own.

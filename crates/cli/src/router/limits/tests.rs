@@ -2,6 +2,8 @@ use sluice_net::port::Loss;
 use sluice_router::forward::LostFrame;
 
 use super::*;
+use crate::documented;
+use crate::router::log::Log;
 
 fn lines(warnings: &[Event]) -> Vec<&str> {
     warnings.iter().map(|event| event.line.as_str()).collect()
@@ -312,4 +314,24 @@ fn the_end_of_the_guardian_has_one_line() {
     );
     assert_eq!(first[0].json["log"], "fail_open");
     assert!(said(Some(false)).is_empty(), "it is known");
+}
+
+/// A line of each kind.
+#[test]
+fn the_page_of_json_has_the_keys_of_the_warnings() {
+    let port = PortStatus {
+        name: "eth0".into(),
+        lost: [("kernel_queue".to_owned(), 3)].into(),
+        promiscuous: Some(false),
+        write_error: Some("No space left on device (os error 28)".into()),
+        ..PortStatus::default()
+    };
+    let status = Status {
+        ports: vec![port],
+        fail_open: Some(false),
+        ..Status::default()
+    };
+    let said = Limits::new().warnings(&status, Instant::now());
+    assert_eq!(said.len(), 4, "{:?}", lines(&said));
+    documented::check_log(&Log::new(true, None).unwrap().events(&said));
 }
