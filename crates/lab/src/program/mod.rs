@@ -527,7 +527,7 @@ mod tests {
 
     #[test]
     fn a_recording_has_the_seed_of_its_links() {
-        let text = "duration = \"1s\"\nseed = 7\n[link]\nrate = \"5Mbit/s\"\n\
+        let text = "duration = \"3s\"\nseed = 7\n[link]\nrate = \"5Mbit/s\"\n\
                     [[flow]]\ntype = \"ping\"\n";
         let scenario = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
         let variant = without_traffic(&scenario.scenario, "x");
