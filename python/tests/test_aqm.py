@@ -266,6 +266,51 @@ def test_a_time_that_is_no_int_is_named_with_its_method(
         assert f"{returned}, {kinds}" in said
 
 
+HASTY = """
+import sluice
+class Timer(sluice.Aqm):
+    step: int = 15
+    at = 1
+    def on_dequeue(self, packet, queue, cx): return sluice.PASS
+    def next_timer(self): return self.at
+    def on_timer(self, queue, cx): self.at = cx.now_ns + self.step
+class Wake(sluice.Discipline):
+    def __init__(self): self.packets = []; self.at = None
+    def enqueue(self, packet, cx): self.packets.append(packet)
+    def dequeue(self, cx): self.at = cx.now_ns + 15
+    def next_wake(self): return self.at
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Timer", r"`next_timer` returned \d+, 15 ns later than now, and the timer has expired too"),
+        ("Wake", "None too often: `next_wake` asks for the next call 15 ns later"),
+    ],
+)
+def test_an_algorithm_that_asks_for_a_call_each_15_ns_is_stopped_and_the_run_goes_on(
+    tmp_path: Path, name: str, said: str
+) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(HASTY)
+    scenario = SCENARIO | {"duration": "2s"}
+    with pytest.raises(sluice.RunFailed, match=said) as caught:
+        sluice.run(scenario, {"link.queue": f"py:{file}:{name}"})
+    try:
+        assert caught.value.run.cut_short is None
+    finally:
+        shutil.rmtree(caught.value.folder)
+
+
+def test_a_timer_each_10_us_is_not_too_often(tmp_path: Path) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(HASTY)
+    words = f"py:{file}:Timer step 10000"
+    run = sluice.run(SCENARIO | {"duration": "2s"}, {"link.queue": words})
+    assert run.stopped == []
+
+
 def test_an_error_before_the_first_packet_is_printed_once_for_a_run(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@
 //! memory until the program ends, since values, errors and recordings refer to its names.
 #![deny(missing_docs)]
 
+mod allowance;
 mod ending;
 mod failure;
 mod hook;
@@ -33,6 +34,7 @@ use sluice_core::registry::{
 };
 use sluice_core::spelling::nearest;
 
+pub use allowance::Allowance;
 pub use ending::{Ending, described, end_run, has_abandoned, moment, place};
 pub use failure::{Failures, OnError, errors, stopped};
 pub use hook::{HookWatch, in_hook};

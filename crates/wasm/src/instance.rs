@@ -9,8 +9,8 @@ use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::{Cx, DropReason, StateValue};
 use sluice_core::registry::Started;
 use sluice_core::sched::rank::Place;
-use sluice_core::{Packet, Rng, Time};
-use sluice_loader::{Failures, OnError, Told, described, place};
+use sluice_core::{Packet, Rng, Span, Time};
+use sluice_loader::{Allowance, Failures, OnError, Told, described, place};
 
 use crate::abi::{self, PacketArgs, RankedArgs};
 use crate::declare::VariableKind;
@@ -18,6 +18,13 @@ use crate::limits::{Limits, MEMORY};
 
 /// The units of work that one call may do, about one per instruction.
 pub const FUEL: u64 = 100_000;
+
+/// The time that a unit of work of a timer takes from the allowance of the instance: four times what it
+/// takes on a slow machine, so that timers do not keep the packet loop busy.
+const PER_UNIT: Span = Span::from_ns(4);
+
+/// The units that a call of a timer counts besides its own. A call that does nothing takes 100 ns.
+const PER_TIMER: u64 = 100;
 
 const I: ValType = ValType::I32;
 const L: ValType = ValType::I64;
@@ -78,6 +85,8 @@ struct Host {
 
 struct Instance {
     store: Store<Host>,
+    /// The units of work of the calls since the timer expired, without those that read variables.
+    work: u64,
     draws: bool,
     create: TypedFunc<(), i32>,
     variable: Option<TypedFunc<(i32, i32), i64>>,
@@ -103,6 +112,8 @@ struct Inner {
     variables: Vec<(&'static str, VariableKind)>,
     failures: RefCell<Failures>,
     instance: RefCell<Instance>,
+    /// What the timers of all queues may do.
+    timers: Cell<Allowance>,
     /// The queues that share the instance.
     queues: Cell<usize>,
     /// Bytes of the instance beside the memory and the tables of the module.
@@ -148,6 +159,7 @@ impl Shared {
         }
         let set = func!("set_param");
         let mut instance = Instance {
+            work: 0,
             draws,
             create: func!("create").expect("the exports are checked"),
             variable: func!("variable"),
@@ -178,6 +190,7 @@ impl Shared {
             variables: module.variables.clone(),
             failures: RefCell::new(failures),
             instance: RefCell::new(instance),
+            timers: Cell::default(),
             queues: Cell::new(0),
             own_bytes: OWN_BYTES + PER_BYTE * module.len,
         })))
@@ -227,8 +240,10 @@ impl Instance {
         R: wasmi::WasmResults,
     {
         refuel(&mut self.store);
-        func.call(&mut self.store, args)
-            .map_err(|error| why(&error))
+        let result = func.call(&mut self.store, args);
+        let left = self.store.get_fuel().expect("fuel is counted");
+        self.work = self.work.saturating_add(FUEL.saturating_sub(left));
+        result.map_err(|error| why(&error))
     }
 }
 
@@ -393,6 +408,30 @@ impl InQueue {
         }
     }
 
+    /// Checks the timer after a call of `on_timer`.
+    fn check_timer(&mut self, at: Time, cx: &mut Cx<'_>) {
+        if at <= cx.now {
+            let why = "the next timer is not later than now";
+            self.fail("next_timer", None, why, cx);
+            return;
+        }
+        let work = self.shared.0.instance.borrow().work;
+        let mut timers = self.shared.0.timers.get();
+        let time = Span::from_ns(PER_UNIT.as_ns().saturating_mul(work));
+        let is_left = timers.take(time, cx.now);
+        self.shared.0.timers.set(timers);
+        if !is_left {
+            let later = at.since(cx.now).as_ns();
+            let most = 1_000 / PER_UNIT.as_ns();
+            let why = format!(
+                "timers expire too often: the next one is {later} ns later, and together they may do \
+                 {most} units of work per us, of which each call takes {PER_TIMER} and its own; times \
+                 are in nanoseconds"
+            );
+            self.fail("next_timer", None, &why, cx);
+        }
+    }
+
     fn verdict(
         &mut self,
         name: &str,
@@ -552,10 +591,10 @@ impl Aqm for InQueue {
         let before = self.timer.take();
         let (now, packets, bytes) = (cx.now.as_ns(), queue.packets, queue.bytes);
         let args = (self.state, clamp(now), clamp(packets), clamp(bytes));
+        self.shared.0.instance.borrow_mut().work = PER_TIMER;
         self.call("on_timer", None, Some(queue), cx, |i| i.on_timer, args);
-        if self.timer.is_some_and(|at| at <= cx.now) {
-            let why = "the next timer is not later than now";
-            self.fail("next_timer", None, why, cx);
+        if let Some(at) = self.timer {
+            self.check_timer(at, cx);
         }
         debug_assert!(before.is_none_or(|at| at <= cx.now), "no timer fires early");
     }
@@ -580,10 +619,13 @@ impl Aqm for InQueue {
         let Some(variable) = instance.variable else {
             return;
         };
+        let work = instance.work;
         for (number, (name, kind)) in (0..).zip(&self.shared.0.variables) {
             if let Ok(value) = instance.call(&variable, (self.state, number)) {
                 visit(name, kind.value(value));
             }
         }
+        // A listener changes nothing.
+        instance.work = work;
     }
 }

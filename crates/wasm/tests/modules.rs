@@ -2,8 +2,10 @@
 //! WebAssembly's text form.
 
 use sluice_core::event::StateValue;
+use sluice_core::link::{Pipe, PipeParams};
 use sluice_core::registry::Spec;
 use sluice_core::{Cx, Discipline, DropCounter, DropReason, Event, Packet, Rng, Sink, Time};
+use sluice_loader::Ending;
 
 /// Returns a module with the declarations `lines` and the `body`, whose `create` returns 0 unless
 /// the body has its own.
@@ -126,6 +128,62 @@ fn a_timer_that_does_not_advance_stops_the_module() {
     cx.now = Time::from_ns(7);
     queue.on_timer(&mut cx);
     assert_eq!((queue.next_timer(), is_stopped(&*queue)), (None, true));
+}
+
+/// A module whose timer is due again `step` nanoseconds later. Each call of it spins `rounds` times.
+fn ticking(step: u64, rounds: u64) -> Vec<u8> {
+    let body = format!(
+        "(global $due (mut i64) (i64.const 1))
+         (func (export \"on_enqueue\") {HOOK} i32.const 0)
+         (func (export \"next_timer\") (param i32) (result i64) global.get $due)
+         (func (export \"on_timer\") (param i32 i64 i64 i64) (local $left i64)
+            (local.set $left (i64.const {rounds}))
+            (loop $spin
+                (local.set $left (i64.sub (local.get $left) (i64.const 1)))
+                (br_if $spin (i64.gt_s (local.get $left) (i64.const 0))))
+            (global.set $due (i64.add (local.get 1) (i64.const {step}))))"
+    );
+    module("abi 1", &body)
+}
+
+#[test]
+fn a_timer_that_expires_too_often_stops_the_module_and_the_link_goes_on() {
+    // A second of the link's time, with a packet at its beginning and one at its end.
+    let second = |step, rounds, words: &str| {
+        load(&ticking(step, rounds)).unwrap();
+        let queue = load_as(words).unwrap().build().unwrap();
+        let mut pipe = Pipe::new(&PipeParams::default(), queue);
+        let (mut rng, mut dropped) = (Rng::from_seed(1), DropCounter::default());
+        let mut cx = Cx::new(Time::from_ns(5), &mut rng, &mut dropped);
+        let ending = Ending::new();
+        let left = ending.within(|| {
+            pipe.enqueue(Packet::new(0, 100), &mut cx);
+            cx.now = Time::from_ns(1_000_000_000);
+            pipe.enqueue(Packet::new(1, 100), &mut cx);
+            std::iter::from_fn(|| pipe.poll(&mut cx)).count()
+        });
+        assert_eq!(left, 2);
+        let mut errors = 0;
+        pipe.queue().state(&mut |_, name, value| {
+            if let ("errors", StateValue::Count(count)) = (name, value) {
+                errors = count;
+            }
+        });
+        (errors, is_stopped(pipe.queue()), ending.stopped())
+    };
+    // 40 ms are at most 100 000 calls with 100 units of 4 ns, not 10^9. With 10 000 rounds, which take a
+    // unit or more, a call takes 40 us at least: one each 20 us is too often.
+    for (step, rounds) in [(1, 1), (20_000, 10_000)] {
+        let (errors, stopped, why) = second(step, rounds, "wasm:m.wasm");
+        assert_eq!((errors, stopped, why.len()), (1, true, 1), "{why:?}");
+        let expected = format!("timers expire too often: the next one is {step} ns later");
+        assert!(why[0].contains(&expected), "{why:?}");
+    }
+    // The module goes on, and so does its timer with the next packet.
+    let (errors, stopped, _) = second(1, 1, "wasm:m.wasm on_error pass");
+    assert_eq!((errors, stopped), (1, false));
+    // A call takes 100 units and about ten of its own: less than 2500 units in 10 us.
+    assert_eq!(second(10_000, 1, "wasm:m.wasm"), (0, false, vec![]));
 }
 
 #[test]

@@ -3,14 +3,16 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
-use super::class::{Account, Class, Factory, INSTANCE_BYTES, Instance, Method, instant_of, shown};
+use super::class::{
+    Account, Class, Factory, INSTANCE_BYTES, Instance, Method, PER_CALL, instant_of, shown,
+};
 use super::views::Views;
 use sluice_core::aqm::{Aqm, QueueView, Verdict};
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::{Outside, Started};
 use sluice_core::{Cx, DropReason, Packet, Time};
-use sluice_loader::{described, in_hook};
+use sluice_loader::{Allowance, described, in_hook};
 
 /// A class that is an AQM.
 pub(super) struct AqmClass(pub Class);
@@ -37,12 +39,14 @@ impl Started for Instances {
                 unreported: None,
                 account,
                 timer,
+                timers: Allowance::default(),
             },
             Err(why) => InQueue {
                 hooks: None,
                 unreported: Some(why),
                 account: self.0.account(CONSEQUENCE, None),
                 timer: None,
+                timers: Allowance::default(),
             },
         })
     }
@@ -111,6 +115,8 @@ struct InQueue {
     unreported: Option<String>,
     account: Account,
     timer: Option<Time>,
+    /// What the timer may do.
+    timers: Allowance,
 }
 
 impl InQueue {
@@ -247,9 +253,18 @@ impl Aqm for InQueue {
             hook.function.call1(py, arguments).map(drop)
         };
         self.call(cx, |hooks| hooks.on_timer.as_ref(), hook);
-        if let Some(at) = self.timer.filter(|at| *at <= cx.now) {
-            let (at, now) = (at.as_ns(), cx.now.as_ns());
+        let Some(next) = self.timer else { return };
+        let (at, now, later) = (next.as_ns(), cx.now.as_ns(), next.since(cx.now).as_ns());
+        if next <= cx.now {
             let why = format!("`next_timer` returned {at}, which is not later than now, {now}");
+            self.fail(&why, cx);
+        } else if !self.timers.take(PER_CALL, cx.now) {
+            let most = PER_CALL.as_ns() / 1_000;
+            let why = format!(
+                "`next_timer` returned {at}, {later} ns later than now, and the timer has expired too \
+                 often: on average, {most} us pass between two calls of `on_timer`; times are in \
+                 nanoseconds"
+            );
             self.fail(&why, cx);
         }
     }

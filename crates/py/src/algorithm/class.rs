@@ -11,7 +11,7 @@ use super::views::{Context, within};
 use crate::error;
 use sluice_core::event::StateValue;
 use sluice_core::param::{ParamError, Value, Values};
-use sluice_core::{Cx, Time};
+use sluice_core::{Cx, Span, Time};
 use sluice_loader::{Failures, OnError, Told, in_hook, place};
 
 /// A class loaded from a file.
@@ -61,6 +61,10 @@ impl Class {
 /// An estimate of the bytes of an instance, its methods and the objects that they receive. What the
 /// class itself allocates is not known.
 pub(super) const INSTANCE_BYTES: usize = 4 << 10;
+
+/// The time that a call for which an instance asks itself takes from its allowance. A call takes about
+/// 1 us.
+pub(super) const PER_CALL: Span = Span::from_us(4);
 
 /// Creates instances with the values of a queue.
 pub(super) struct Factory {

@@ -10,14 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 
-use super::class::{Account, Class, INSTANCE_BYTES, Method, instant_of};
+use super::class::{Account, Class, INSTANCE_BYTES, Method, PER_CALL, instant_of};
 use super::views::{Context, PacketFields};
 use crate::error;
 use sluice_core::event::{Backlog, StateValue};
 use sluice_core::param::{ParamError, Values};
 use sluice_core::registry::OutsideDiscipline;
 use sluice_core::{Cx, Discipline, DropReason, Packet, Time, Wake};
-use sluice_loader::{described, in_hook, limit_of, moment};
+use sluice_loader::{Allowance, described, in_hook, limit_of, moment};
 
 /// A class that is a discipline.
 pub(super) struct DisciplineClass(pub Class);
@@ -50,6 +50,7 @@ impl OutsideDiscipline for DisciplineClass {
             arrivals: 0,
             backlog: Backlog::default(),
             wake: None,
+            vain: Allowance::default(),
             is_interrupted: false,
             collected,
         }))
@@ -196,6 +197,8 @@ struct Held {
     backlog: Backlog,
     /// The instant at which the next packet may leave, as the instance last returned it.
     wake: Option<Time>,
+    /// The calls of `dequeue` that may return nothing.
+    vain: Allowance,
     collected: Collected,
     /// Whether Ctrl-C has ended a call, so that the instance and the packets no longer agree.
     is_interrupted: bool,
@@ -356,12 +359,12 @@ impl Discipline for Held {
                 },
                 None => {
                     self.check_collected(cx);
-                    let is_later = self.wake.is_some_and(|at| at > cx.now);
+                    let later = self.wake.filter(|at| *at > cx.now);
                     let has_dropped = self.packets.len() < held;
                     if self.is_left() {
                         continue;
                     }
-                    if !is_later && !has_dropped {
+                    if later.is_none() && !has_dropped {
                         let why = format!(
                             "`dequeue` returned None while it holds {held} packets; a discipline that \
                              holds packets back returns from `next_wake` a later time"
@@ -369,9 +372,17 @@ impl Discipline for Held {
                         self.account.fail(&why, cx);
                         continue;
                     }
-                    if is_later {
+                    let Some(wake) = later else { continue };
+                    if has_dropped || self.vain.take(PER_CALL, cx.now) {
                         return None;
                     }
+                    let (later, most) = (wake.since(cx.now).as_ns(), PER_CALL.as_ns() / 1_000);
+                    let why = format!(
+                        "`dequeue` returned None too often: `next_wake` asks for the next call {later} \
+                         ns later, and on average, {most} us pass between two calls that return None; \
+                         times are in nanoseconds"
+                    );
+                    self.account.fail(&why, cx);
                 }
             }
         };
