@@ -72,6 +72,20 @@ pub enum ReadError {
         /// The checksum of the table as found.
         found: String,
     },
+    /// A table has more than is kept in memory.
+    #[error(
+        "`{}` has more than {most} {what}, which would take all memory: only a shorter run, or one that \
+         records less (`--record`), can be read",
+        path.display()
+    )]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+        /// Rows, or packets of which a row has several.
+        what: &'static str,
+        /// The most.
+        most: u64,
+    },
     /// A column is missing.
     #[error("`{}` has no column `{column}`", path.display())]
     NoColumn {

@@ -91,11 +91,13 @@ pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
 /// Refuses an end at which figures and charts would take all memory.
 fn check_end(run: &RunFile) -> Result<(), String> {
     let end = Span::from_ns(run.end_ns);
-    if end > LATEST {
+    let duration = run.scenario.duration;
+    let latest = duration.saturating_add(LATE);
+    if end > latest {
         return Err(format!(
-            "`end_ns` is {}, and a run ends at {} at the latest",
+            "`end_ns` is {}, and a run of {duration} ends at {} at the latest",
             run.end_ns,
-            LATEST.as_ns()
+            latest.as_ns()
         ));
     }
     let values = run.scenario.compared_until(end);
@@ -182,5 +184,5 @@ fn clear(dir: &Path) -> Result<(), RecordError> {
     super::program::clear(dir)
 }
 
-/// The latest end of a run: a scenario lasts ten years at most, and a live run may end late.
-const LATEST: Span = Span::from_secs(3660 * 24 * 3600);
+/// How much later than planned a run may end: a live run waits for its hosts.
+const LATE: Span = Span::from_secs(24 * 3600);

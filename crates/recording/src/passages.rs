@@ -1,5 +1,6 @@
 //! Reads the columns of the packets' table that charts need, a row group at a time.
 
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
@@ -83,24 +84,26 @@ impl Rows<PacketRow> {
     /// each row group while the packets of the one before are passed on.
     ///
     /// # Errors
-    /// The table cannot be read.
+    /// The table cannot be read, or has more packets than are kept in memory.
     pub fn for_each_passage(mut self, mut pass: impl FnMut(Passage)) -> Result<(), ReadError> {
         if let Some(rows) = self.take_kept() {
             rows.for_each(|row| pass(Passage::of(&row)));
             return Ok(());
         }
-        let places = self.keep_columns(READ);
-        let path = self.path().to_owned();
+        let mut this = self.bounded()?;
+        let places = this.keep_columns(READ);
+        let path = this.path().to_owned();
+        let mut wire_packets = 0;
         let (loaded, groups) = mpsc::sync_channel(1);
         thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0.. {
-                    let group = match self.load_next() {
+                    let group = match this.load_next() {
                         Ok(false) => break,
                         Ok(true) => Ok(Group {
                             number,
-                            rows: self.rows(),
-                            columns: self.take_group(),
+                            rows: this.rows(),
+                            columns: this.take_group(),
                         }),
                         Err(error) => Err(error),
                     };
@@ -113,17 +116,38 @@ impl Rows<PacketRow> {
             });
             for group in groups {
                 let group = group?;
-                pass_on(&group, places, &mut pass).map_err(|(column, row)| ReadError::Cell {
+                let mut counted = |passage: Passage| {
+                    wire_packets += u64::from(passage.segments);
+                    if wire_packets <= MOST_WIRE_PACKETS {
+                        pass(passage);
+                    }
+                };
+                pass_on(&group, places, &mut counted).map_err(|(column, row)| ReadError::Cell {
                     path: path.clone(),
                     column: READ[column],
                     row,
                     group: group.number,
                 })?;
+                if wire_packets > MOST_WIRE_PACKETS {
+                    return Err(too_many(path));
+                }
             }
             Ok(())
         })
     }
 }
+
+/// The error of a table with more than [`MOST_WIRE_PACKETS`].
+pub(crate) fn too_many(path: PathBuf) -> ReadError {
+    ReadError::TooMany {
+        path,
+        what: "packets",
+        most: MOST_WIRE_PACKETS,
+    }
+}
+
+/// The most wire packets whose delays are kept in memory: 4 GB. A row can claim to be 65 535 of them.
+pub(crate) const MOST_WIRE_PACKETS: u64 = 1 << 29;
 
 /// Passes on the packets of a row group whose columns are at `places`, or returns the column and the
 /// row of an invalid value.

@@ -182,7 +182,39 @@ const MOST_GROUP_BYTES: i64 = 1 << 30;
 /// The columns of the widest table.
 const MOST_COLUMNS: usize = 32;
 
+/// Returns the most rows of a table that are kept in memory, where they take 16 to 100 bytes each: those
+/// that fit into the 8 GB of a small machine.
+fn most_rows(table: &str) -> u64 {
+    match table {
+        "flows" | "pings" => 1 << 25,
+        "queues" | "transfers" => 1 << 26,
+        _ => 1 << 27,
+    }
+}
+
 impl<R: Row> Rows<R> {
+    /// Returns the rows for a caller that keeps all of them, unless they would take all memory: run lengths
+    /// can claim billions of rows in a few bytes.
+    ///
+    /// # Errors
+    /// [`ReadError::TooMany`].
+    pub fn bounded(self) -> Result<Self, ReadError> {
+        self.at_most(most_rows(R::TABLE))
+    }
+
+    /// Does the same for at most `most` rows.
+    pub(crate) fn at_most(self, most: u64) -> Result<Self, ReadError> {
+        let groups = self.file.as_ref().map(|file| file.metadata().row_groups());
+        match groups.is_some_and(|groups| all_rows(groups) > most) {
+            true => Err(ReadError::TooMany {
+                path: self.path,
+                what: "rows",
+                most,
+            }),
+            false => Ok(self),
+        }
+    }
+
     /// Reads only the columns with these names from now on, and returns their places. The others are
     /// empty, so that no whole rows can be read.
     pub(crate) fn keep_columns<const N: usize>(&mut self, names: [&str; N]) -> [usize; N] {
@@ -375,6 +407,12 @@ fn guarded<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, Parqu
     })
 }
 
+/// Returns the number of rows of all row groups.
+fn all_rows(groups: &[RowGroupMetaData]) -> u64 {
+    let rows = groups.iter().map(|group| group.num_rows().max(0) as u64);
+    rows.fold(0, u64::saturating_add)
+}
+
 /// Returns the number of rows of a row group that is not too large to be loaded.
 fn rows_of(group: &RowGroupMetaData) -> Result<usize, ParquetError> {
     let (rows, bytes) = (group.num_rows(), group.total_byte_size());
@@ -515,5 +553,17 @@ mod tests {
         let error = rows_of(&group(1, 1 << 40)).unwrap_err().to_string();
         assert!(error.contains("1099511627776 bytes"), "{error}");
         assert!(rows_of(&group(-1, 0)).is_err());
+    }
+
+    #[test]
+    fn the_rows_of_all_row_groups_count() {
+        // Nine groups of four million rows, each of which can be loaded.
+        let groups: Vec<_> = (0..9).map(|_| group(4_000_000, 100)).collect();
+        assert!(rows_of(&groups[0]).is_ok());
+        assert_eq!(all_rows(&groups), 36_000_000);
+        assert!(all_rows(&groups) > most_rows("flows"));
+        let claims = [group(i64::MAX, 0), group(i64::MAX, 0), group(i64::MAX, 0)];
+        assert_eq!(all_rows(&claims), u64::MAX);
+        assert_eq!(all_rows(&[group(-1, 0)]), 0);
     }
 }

@@ -19,10 +19,10 @@ use sluice_recording::expect;
 use sluice_recording::figures::{
     Probes, Repeated, busiest_of, figures_of, median, repeated, rounded, typical,
 };
-use sluice_recording::metrics::{Arrived, goodput_series, longest_gap, measure};
+use sluice_recording::metrics::{goodput_series, longest_gap, measure};
 use sluice_recording::{
-    BACKLOG_BYTES, BACKLOG_PACKETS, FlowSample, Passage, PingSample, QueueSample, ReadError,
-    Recording, RunFile, Status, if_recorded,
+    BACKLOG_BYTES, BACKLOG_PACKETS, Passage, QueueSample, ReadError, Recording, RunFile, Status,
+    if_recorded,
 };
 use sluice_scenario::metric::{FlowSummary, Percentiles, PipeSummary, Summary};
 use sluice_scenario::{self as scenario, Direction, FlowInstance, Measured, Pipe, PipeId};
@@ -143,21 +143,22 @@ fn run(
     let end = Time::from_ns(file.end_ns);
     let scenario = &file.scenario;
     let instances: Vec<FlowInstance<'_>> = scenario.instances().collect();
-    let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
-    for sample in if_recorded(recording.flow_samples())? {
+    let starts = instances.iter().map(|flow| Time::ZERO + flow.start);
+    let mut samples: Vec<Samples> = starts.map(Samples::new).collect();
+    for sample in if_recorded(recording.flow_samples())?.bounded()? {
         let sample = sample?;
         if sample.time > end {
             continue;
         }
         if let Some(of_flow) = samples.get_mut(sample.flow as usize) {
-            of_flow.push(sample);
+            of_flow.push(&sample);
         }
     }
-    let mut replies: Vec<Vec<PingSample>> = vec![Vec::new(); instances.len()];
-    for probe in if_recorded(recording.pings())? {
+    let mut replies: Vec<Echoes> = instances.iter().map(|_| Echoes::default()).collect();
+    for probe in if_recorded(recording.pings())?.bounded()? {
         let probe = probe?;
         if let Some(of_flow) = replies.get_mut(probe.flow as usize) {
-            of_flow.push(probe);
+            of_flow.push(&probe);
         }
     }
     let mut curves = scenario.measure.clone();
@@ -170,13 +171,13 @@ fn run(
             Measured::Delays => {
                 pings.push(ping(
                     instance,
-                    &replies[id],
+                    std::mem::take(&mut replies[id]),
                     scenario.measure.warmup,
                     figures,
                 ));
             }
             Measured::Connections | Measured::Datagrams => {
-                flows.push(flow(instance, &samples[id], &curves, figures));
+                flows.push(flow(instance, &mut samples[id], &curves, figures));
             }
             // Its figures are in the table of all figures.
             Measured::Nothing => {}
@@ -312,10 +313,10 @@ fn accuracy(summary: &Summary) -> Accuracy {
 
 /// Returns the time between two points of the goodput of a flow: `step`, or a multiple of it if all curves
 /// together would have too many points.
-fn step_of_curves(instances: &[FlowInstance<'_>], samples: &[Vec<FlowSample>], step: Span) -> Span {
+fn step_of_curves(instances: &[FlowInstance<'_>], samples: &[Samples], step: Span) -> Span {
     let points = |instance: &FlowInstance<'_>| {
-        let last = samples.get(instance.id as usize)?.last()?;
-        let lasts = last.time.since(Time::ZERO + instance.start);
+        let last = samples.get(instance.id as usize)?.last?;
+        let lasts = last.since(Time::ZERO + instance.start);
         Some(lasts.as_ns() / step.as_ns().max(1))
     };
     let all = instances.iter().filter_map(points);
@@ -325,39 +326,25 @@ fn step_of_curves(instances: &[FlowInstance<'_>], samples: &[Vec<FlowSample>], s
 
 fn flow(
     instance: &FlowInstance<'_>,
-    samples: &[FlowSample],
+    samples: &mut Samples,
     measure: &scenario::Measure,
     figures: &FlowSummary,
 ) -> Flow {
-    let start = Time::ZERO + instance.start;
-    let mut arrived: Vec<Arrived> = vec![(start, 0)];
-    arrived.extend(
-        samples
-            .iter()
-            .filter(|sample| sample.time > start)
-            .filter_map(|sample| Some((sample.time, sample.received_bytes?))),
-    );
     // A shorter pause does not show in a window, and the packets of a slow flow are further apart.
     let half = Span::from_ns(measure.window.as_ns() / 2);
     let even = longest_gap(measure.interval).max(half);
-    let goodput = goodput_series(&arrived, even, measure.window, measure.step);
+    let goodput = goodput_series(&samples.arrived, even, measure.window, measure.step);
     let (time_s, mbps) = goodput.into_iter().map(|(t, bps)| (t, bps / 1e6)).unzip();
-    let series = |pick: &dyn Fn(&FlowSample) -> Option<f64>| {
-        let points = samples
-            .iter()
-            .filter_map(|s| Some((seconds(s.time), pick(s)?)));
-        let (time_s, value): (Vec<f64>, Vec<f64>) = points.unzip();
-        (!time_s.is_empty()).then(|| Series::new(time_s, value))
-    };
+    let [cwnd_segments, srtt_ms, retransmits] = samples.take_states();
     Flow {
         name: instance.name.clone(),
         kind: instance.flow.kind.type_name().to_owned(),
         cc: instance.flow.kind.tcp().map(|(cc, _)| cc.0.clone()),
         direction: instance.flow.direction,
         goodput_mbps: Series::new(time_s, mbps),
-        cwnd_segments: series(&|s| s.cwnd.map(|n| n as f64)),
-        srtt_ms: series(&|s| s.srtt.map(|srtt| srtt.as_ms_f64())),
-        retransmits: series(&|s| s.retransmits.map(|n| n as f64)),
+        cwnd_segments,
+        srtt_ms,
+        retransmits,
         figures: FlowFigures {
             goodput_mbps: figures.goodput_bps.map(|bps| bps / 1e6),
             retransmits: figures.retransmits.map(|n| n as f64),
@@ -368,27 +355,15 @@ fn flow(
     }
 }
 
-fn ping(
-    instance: &FlowInstance<'_>,
-    probes: &[PingSample],
-    warmup: Span,
-    figures: &FlowSummary,
-) -> Ping {
-    let series = |pick: fn(&PingSample) -> Option<Span>| {
-        let value = |probe| pick(probe).map_or(f64::NAN, |delay| delay.as_ms_f64());
-        Series::new(
-            probes.iter().map(|probe| seconds(probe.time)).collect(),
-            probes.iter().map(value).collect(),
-        )
-    };
-    let is_any = |pick: fn(&PingSample) -> bool| probes.iter().any(pick);
+fn ping(instance: &FlowInstance<'_>, probes: Echoes, warmup: Span, figures: &FlowSummary) -> Ping {
+    let (two_way_ms, up_ms, down_ms) = probes.series();
     let ms = |percentiles: Option<Percentiles>| percentiles.map(|p| quantiles(p, 1e6));
     Ping {
         name: instance.name.clone(),
         loss: figures.loss,
-        two_way_ms: series(|probe| probe.rtt),
-        up_ms: is_any(|probe| probe.up.is_some()).then(|| series(|probe| probe.up)),
-        down_ms: is_any(|probe| probe.down.is_some()).then(|| series(|probe| probe.down)),
+        two_way_ms,
+        up_ms,
+        down_ms,
         measured_from_s: seconds(Time::ZERO + instance.start.saturating_add(warmup)),
         two_way: ms(figures.rtt),
         up: ms(figures.up),
@@ -420,7 +395,7 @@ fn queues(
         }
     })?;
     let mut variables: Vec<Variables> = pipes.iter().map(|_| Variables::default()).collect();
-    for sample in if_recorded(recording.queue_samples())? {
+    for sample in if_recorded(recording.queue_samples())?.bounded()? {
         let sample = sample?;
         if let Some(place) = place(sample.pipe).filter(|_| sample.time <= end) {
             variables[place].push(sample);
@@ -632,9 +607,11 @@ mod comparison;
 pub(crate) mod completions;
 mod facts;
 mod repeats;
+mod samples;
 mod sides;
 #[cfg(test)]
 mod tests;
 
 use comparison::Comparison;
+use samples::{Echoes, Samples};
 use sides::{condition_words, conditions, looks, name_conditions, names};

@@ -13,6 +13,7 @@ use super::fairness::{Greedy, convergence, shares};
 use super::flow_meter::{FlowMeter, crowd, goodput_together, summarise};
 use super::percentile::jain;
 use super::pipe_meter::PipeMeter;
+use crate::passages::{MOST_WIRE_PACKETS, too_many};
 use crate::{
     FlowEntry, FlowSample, Keep, PingSample, ReadError, Recording, Release, RunFile, Transfer,
 };
@@ -43,20 +44,27 @@ pub fn measure(recording: &Recording) -> Result<Summary, ReadError> {
     let run = recording.run();
     let mut meters = Meters::new(&run.scenario, Time::from_ns(run.end_ns));
     meters.share_packets(&run.flows);
-    for sample in recording.flow_samples()? {
+    for sample in recording.flow_samples()?.bounded()? {
         meters.flow_sample(&sample?);
     }
-    for probe in recording.pings()? {
+    for probe in recording.pings()?.bounded()? {
         meters.ping(&probe?);
     }
-    for transfer in recording.transfers()? {
+    for transfer in recording.transfers()?.bounded()? {
         meters.transfer(&transfer?);
     }
-    for row in recording.packets()? {
+    let rows = recording.packets()?;
+    let path = rows.path().to_owned();
+    let mut wire_packets = 0;
+    for row in rows {
         let row = row?;
+        wire_packets += u64::from(row.record.segments).max(1);
+        if wire_packets > MOST_WIRE_PACKETS {
+            return Err(too_many(path));
+        }
         meters.packet(row.pipe, &row.record);
     }
-    for release in recording.releases()? {
+    for release in recording.releases()?.bounded()? {
         meters.release(&release?);
     }
     Ok(meters.finish(run))

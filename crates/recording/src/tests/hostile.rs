@@ -208,7 +208,48 @@ fn a_run_ends_before_its_figures_take_all_memory() {
         error.contains("`end_ns` is 18446744073709551615, "),
         "{error}"
     );
+    // It may end a day late: 87 600 h and 24 h.
+    let error = open(315_446_400_000_000_001).unwrap_err().to_string();
+    assert!(
+        error.contains("ends at 315446400000000000 at the latest"),
+        "{error}"
+    );
     // 3650 days have 1 261 440 000 windows, one each 250 ms, with two bulk flows: six values each.
     let error = open(315_360_000_000_000_000).unwrap_err().to_string();
     assert!(error.contains("windows are 7568640000 values"), "{error}");
+}
+
+#[test]
+fn a_table_of_more_than_fits_into_memory_is_named() {
+    let temp = tempfile::tempdir().unwrap();
+    begin(temp.path())
+        .finish(End::complete(Time::ZERO))
+        .unwrap();
+    // 8192 rows of 65 535 packets are 536 862 720, and 2^29 are 536 870 912.
+    let row = |seq| PacketRow {
+        pipe: Direction::Up.into(),
+        record: PacketRecord {
+            segments: u16::MAX,
+            ..packet(seq, Fate::Sent)
+        },
+    };
+    let path = temp.path().join("packets.parquet");
+    let opened = |rows: u64| {
+        write_table(temp.path(), (0..rows).map(row));
+        let recording = Recording::open(temp.path()).unwrap();
+        recording.without_checksums().packets().unwrap()
+    };
+    assert_eq!(opened(3).at_most(3).map(Iterator::count).unwrap(), 3);
+    let error = opened(3).at_most(2).err().expect("three are more than two");
+    let start = format!("`{}` has more than 2 rows, which", path.display());
+    assert!(error.to_string().starts_with(&start), "{error}");
+
+    let mut passed = 0;
+    opened(8192).for_each_passage(|_| passed += 1).unwrap();
+    assert_eq!(passed, 8192);
+    let more = opened(8193).for_each_passage(|_| passed += 1);
+    let error = more.unwrap_err().to_string();
+    assert_eq!(passed, 2 * 8192);
+    let start = format!("`{}` has more than 536870912 packets", path.display());
+    assert!(error.starts_with(&start), "{error}");
 }

@@ -84,7 +84,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
     let names = series_names(&instances, test);
     let step = step_of(scenario.measure.step, end, names.iter().flatten().count());
     let mut tracks: Vec<Track> = instances.iter().map(|_| Track::new(epoch)).collect();
-    for sample in recording.flow_samples()? {
+    for sample in recording.flow_samples()?.bounded()? {
         let sample = sample?;
         if let Some(track) = tracks.get_mut(sample.flow as usize)
             && sample.time <= end
@@ -93,7 +93,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
             track.sample(&sample);
         }
     }
-    for probe in recording.pings()? {
+    for probe in recording.pings()?.bounded()? {
         let probe = probe?;
         if let Some(track) = tracks.get_mut(probe.flow as usize)
             && probe.time <= end
@@ -101,7 +101,7 @@ fn file(recording: &Recording, test: Test) -> Result<Value, ReadError> {
             track.probe(&probe);
         }
     }
-    for transfer in recording.transfers()? {
+    for transfer in recording.transfers()?.bounded()? {
         let transfer = transfer?;
         let Some(track) = tracks.get_mut(transfer.flow as usize) else {
             continue;

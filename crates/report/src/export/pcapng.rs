@@ -48,7 +48,7 @@ use sluice_scenario::{Direction, FlowInstance, Pipe, PipeId, Scenario};
 pub fn write(recording: &Recording, dir: &Path, name: &str) -> Result<Vec<PathBuf>, ExportError> {
     let scenario = &recording.run().scenario;
     let run = Run {
-        rows: recording.packets()?.collect::<Result<_, _>>()?,
+        rows: recording.packets()?.bounded()?.collect::<Result<_, _>>()?,
         sent: sent(recording)?,
         flows: scenario.instances().collect(),
         started: epoch_ns(&recording.run().environment.started_at),
@@ -173,7 +173,7 @@ pub(super) fn epoch_ns(started_at: &str) -> u64 {
 fn sent(recording: &Recording) -> Result<Vec<Sent>, ReadError> {
     let mut coder = HeaderCoder::new();
     let mut all = Vec::new();
-    for row in recording.headers()? {
+    for row in recording.headers()?.bounded()? {
         let row = row?;
         let content = match row.probe {
             Some(probe) => Some(Content::Echo(probe)),

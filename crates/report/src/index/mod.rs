@@ -176,7 +176,7 @@ impl Curve {
         let mut flows = recording.run().flows.iter();
         let ping = ping.and_then(|ping| Some(flows.find(|flow| flow.name == ping.name)?.id));
         let mut points = Vec::new();
-        for probe in if_recorded(recording.pings())? {
+        for probe in if_recorded(recording.pings())?.bounded()? {
             let probe = probe?;
             if Some(probe.flow) == ping
                 && let Some(rtt) = probe.rtt
@@ -190,7 +190,7 @@ impl Curve {
                 points,
             });
         }
-        for sample in if_recorded(recording.queue_samples())? {
+        for sample in if_recorded(recording.queue_samples())?.bounded()? {
             let sample = sample?;
             if sample.variable == BACKLOG_PACKETS && sample.pipe.word() == subject.pipe {
                 points.push((seconds(sample.time), sample.value));

@@ -102,7 +102,7 @@ fn probe_delays(recording: &Recording) -> Result<Delays, ReadError> {
         })
         .collect();
     let mut all = Delays::new();
-    for probe in if_recorded(recording.pings())? {
+    for probe in if_recorded(recording.pings())?.bounded()? {
         let probe = probe?;
         if let (Some(Some((from, of))), Some(rtt)) = (probes.get(probe.flow as usize), probe.rtt)
             && (*from..=end).contains(&probe.time)

@@ -2,9 +2,9 @@
 
 use sluice_core::{Span, Time};
 
+use super::samples::Samples;
 use super::seconds;
 use crate::model::{Queue, Series, Tradeoff, Verdict};
-use sluice_recording::FlowSample;
 use sluice_recording::metrics::{Arrived, Greedy, shares};
 use sluice_scenario::{Direction, FlowInstance, Measure};
 
@@ -17,24 +17,20 @@ pub struct Comparison<'a> {
 
 struct Payload<'a> {
     instance: &'a FlowInstance<'a>,
-    arrived: Vec<Arrived>,
+    arrived: &'a [Arrived],
 }
 
 impl<'a> Comparison<'a> {
     /// Creates the comparison from the samples of each flow, by its index.
     pub fn new(
         instances: &'a [FlowInstance<'a>],
-        samples: &[Vec<FlowSample>],
+        samples: &'a [Samples],
         measure: &'a Measure,
         end: Time,
     ) -> Self {
-        let payload = |(instance, samples): (&'a FlowInstance<'a>, &Vec<FlowSample>)| {
-            let start = Time::ZERO + instance.start;
-            // No payload has arrived when a flow starts.
-            let mut arrived: Vec<Arrived> = vec![(start, 0)];
-            let later = samples.iter().filter(|sample| sample.time > start);
-            arrived.extend(later.filter_map(|s| Some((s.time, s.received_bytes?))));
-            Payload { instance, arrived }
+        let payload = |(instance, samples): (&'a FlowInstance<'a>, &'a Samples)| Payload {
+            instance,
+            arrived: &samples.arrived,
         };
         Comparison {
             flows: instances.iter().zip(samples).map(payload).collect(),
@@ -56,7 +52,7 @@ impl<'a> Comparison<'a> {
             .of(way)
             .filter(is_bulk)
             .map(|flow| Greedy {
-                samples: &flow.arrived,
+                samples: flow.arrived,
                 start: Time::ZERO + flow.instance.start,
                 stop: (Time::ZERO + flow.instance.stop).min(self.end),
             })
@@ -91,7 +87,7 @@ impl<'a> Comparison<'a> {
             .of(way)
             .filter(has_goodput)
             .map(|flow| Greedy {
-                samples: &flow.arrived,
+                samples: flow.arrived,
                 start: Time::ZERO,
                 stop: self.end,
             })
@@ -134,6 +130,7 @@ fn mean_sojourns(queue: &Queue, window: Span) -> Vec<Option<f64>> {
 mod tests {
     use super::*;
     use crate::model::{PacketRow, Packets};
+    use sluice_recording::FlowSample;
     use sluice_scenario::Scenario;
 
     #[test]
@@ -148,8 +145,11 @@ mod tests {
             ..FlowSample::empty(second(at), flow)
         };
         // 100 kB/s of TCP, and a call of 8 kB/s, which is counted in its last sample only.
-        let tcp = (1..=10).map(|at| sample(at, 0, 100_000 * at)).collect();
-        let samples = [tcp, vec![sample(10, 1, 80_000)]];
+        let mut samples = [Samples::new(Time::ZERO), Samples::new(Time::ZERO)];
+        for at in 1..=10 {
+            samples[0].push(&sample(at, 0, 100_000 * at));
+        }
+        samples[1].push(&sample(10, 1, 80_000));
         let mut packets = Packets::default();
         for window in 0..10 {
             packets.push(PacketRow {

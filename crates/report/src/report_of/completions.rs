@@ -26,7 +26,7 @@ pub fn of(
         })
         .collect();
     let warmup = recording.run().scenario.measure.warmup;
-    for transfer in if_recorded(recording.transfers())? {
+    for transfer in if_recorded(recording.transfers())?.bounded()? {
         let transfer = transfer?;
         let instance = instances.get(transfer.flow as usize);
         let flow = instance.map(|instance| instance.flow);

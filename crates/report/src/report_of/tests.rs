@@ -1,22 +1,23 @@
 use super::*;
 use crate as report;
 use sluice_recording::testing::recording;
-use sluice_recording::{End, Environment, FlowSample, RunWriter};
+use sluice_recording::{End, Environment, FlowSample, PingSample, RunWriter};
 
 #[test]
 fn the_points_of_very_long_curves_are_further_apart() {
     let temp = tempfile::tempdir().unwrap();
     let recording = recording(temp.path());
     let instances: Vec<FlowInstance<'_>> = recording.run().scenario.instances().collect();
-    let mut samples: Vec<Vec<FlowSample>> = vec![Vec::new(); instances.len()];
+    let starts = instances.iter().map(|flow| Time::ZERO + flow.start);
+    let mut samples: Vec<Samples> = starts.map(Samples::new).collect();
     for sample in recording.flow_samples().unwrap() {
         let sample = sample.unwrap();
-        samples[sample.flow as usize].push(sample);
+        samples[sample.flow as usize].push(&sample);
     }
     let step = Span::from_ms(250);
     assert_eq!(step_of_curves(&instances, &samples, step), step);
     // Ten years have 1 261 440 000 points, which are 63 times the most.
-    samples[0].last_mut().unwrap().time = Time::from_ns(315_360_000_000_000_000);
+    samples[0].last = Some(Time::from_ns(315_360_000_000_000_000));
     let long = step_of_curves(&instances, &samples, step);
     assert_eq!(long, Span::from_secs(16), "64 times 250 ms");
 }
