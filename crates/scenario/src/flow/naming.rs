@@ -1,5 +1,6 @@
 //! The names of flows.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use super::super::tree::{Node, Table, Value};
@@ -18,13 +19,12 @@ pub(crate) fn name_all(root: &mut Table) {
         Some(Value::Text(word)) => word.clone(),
         _ => "flow".to_owned(),
     };
-    let unnamed: Vec<String> = items
-        .iter()
-        .filter_map(Node::as_table)
-        .filter(|table| table.node("name").is_none())
-        .map(type_of)
-        .collect();
-    let mut seen: Vec<String> = Vec::new();
+    // Of each word: how many flows without a name there are, and how many have theirs now.
+    let mut counts: BTreeMap<String, (u64, u64)> = BTreeMap::new();
+    let unnamed = items.iter().filter_map(Node::as_table);
+    for table in unnamed.filter(|table| table.node("name").is_none()) {
+        counts.entry(type_of(table)).or_default().0 += 1;
+    }
     for item in items.iter_mut() {
         let at = item.at.clone();
         let Value::Table(table) = &mut item.value else {
@@ -34,9 +34,9 @@ pub(crate) fn name_all(root: &mut Table) {
             continue;
         }
         let word = type_of(table);
-        seen.push(word.clone());
-        let number = seen.iter().filter(|w| **w == word).count();
-        let name = match unnamed.iter().filter(|w| **w == word).count() {
+        let (all, number) = counts.entry(word.clone()).or_default();
+        *number += 1;
+        let name = match *all {
             1 => word,
             _ => format!("{word}{number}"),
         };
@@ -69,3 +69,39 @@ pub(super) fn is_of_hop(name: &str, root: &Table) -> bool {
 
 /// First words of metrics that do not belong to a flow.
 pub(super) const RESERVED: &[&str] = &["up", "down", "total", "jain", "accuracy"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hundred_thousand_flows_are_named_in_one_pass() {
+        // To compare each with all others would take minutes.
+        let flow = |word: &str| {
+            let mut table = Table::default();
+            table.push("type", Value::text(word));
+            Node::from(Value::Table(table))
+        };
+        let mut flows: Vec<Node> = (0..100_000).map(|_| flow("ping")).collect();
+        flows.insert(1, flow("tcp"));
+        let mut root = Table::default();
+        root.push("flow", Value::Array(flows));
+        name_all(&mut root);
+        let Some(Value::Array(flows)) = root.node("flow").map(|node| &node.value) else {
+            panic!("the flows are there");
+        };
+        let name = |at: usize| {
+            let table = flows[at].as_table().expect("a flow is a table");
+            table.node("name").map(|node| node.value.clone())
+        };
+        let expected = [
+            (0, "ping1"),
+            (1, "tcp"),
+            (2, "ping2"),
+            (100_000, "ping100000"),
+        ];
+        for (at, word) in expected {
+            assert_eq!(name(at), Some(Value::text(word)));
+        }
+    }
+}
