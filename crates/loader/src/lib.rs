@@ -378,7 +378,10 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Opens a regular file, and touches nothing else: opening a device can start it, and opening a pipe
 /// waits for its writer. So the path is looked up first (`O_PATH`, open(2)), and then the file that was
 /// found is opened, even if the path leads to another one by now.
-fn open_regular(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// The file cannot be opened, or it is a device, a pipe or a folder.
+pub fn open_regular(path: &Path) -> io::Result<File> {
     let with = |flags: OFlags| {
         let mut options = File::options();
         options.read(true).custom_flags(flags.bits() as i32);

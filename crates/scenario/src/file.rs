@@ -1,15 +1,19 @@
-//! Text files that a scenario names: traces, profiles, rules.
+//! Text files: scenarios, and what they name: traces, profiles, rules.
 //!
 //! A path is relative to the scenario's own file. The file's content becomes part of the resolved
 //! scenario, so that a recording is self-contained, and two runs with the same scenario have read
 //! the same files.
 
 use std::fmt::Display;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
-use super::error::{Problem, Problems};
+use super::error::{Problem, Problems, ScenarioErrors};
 use super::field::wrong_type;
+use super::source::Place;
 use super::tree::{Node, Table, Value};
+use super::{Scenario, Variant};
 
 /// A text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +48,7 @@ impl TextFile {
             return None;
         }
         let whole = problems.folder().join(path);
-        match read_utf8(&whole) {
+        match read_utf8(&whole, opener(&node.at)) {
             Ok(text) => Some(TextFile {
                 path: path.clone(),
                 text,
@@ -87,9 +91,65 @@ fn text_of<'t>(table: &'t Table, key: &str) -> Option<&'t str> {
     }
 }
 
-/// Decodes the file as UTF-8. A byte that is not UTF-8 is reported with line and column.
-pub(super) fn read_utf8(path: &Path) -> Result<String, String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+impl Scenario {
+    /// Reads the file at `path` with the overrides `sets` (`KEY=VALUE`), and expands its matrix.
+    ///
+    /// # Errors
+    /// The file cannot be read, or there are errors in the file or in `sets`; all of them are
+    /// reported.
+    pub fn load(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        Scenario::load_by(path, open_any, sets)
+    }
+
+    /// Does the same as [`Scenario::load`] for a file that was found in a folder: a pipe, whose writer
+    /// would be waited for, and a device are refused.
+    ///
+    /// # Errors
+    /// As for [`Scenario::load`], or the file is not a regular one.
+    pub fn load_found(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        Scenario::load_by(path, sluice_loader::open_regular, sets)
+    }
+
+    fn load_by(path: &Path, open: Open, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
+        let read = |reason| ScenarioErrors::Read {
+            path: path.to_owned(),
+            reason,
+        };
+        let text = read_utf8(path, open).map_err(read)?;
+        Scenario::parse(&path.display().to_string(), &text, sets)
+    }
+}
+
+/// Opens a file.
+pub(crate) type Open = fn(&Path) -> io::Result<File>;
+
+/// Returns what opens a file that is named at `at`: an option of the command line may name a pipe. For that of
+/// a scenario, a process would wait, and a device may have no end.
+pub(crate) fn opener(at: &Place) -> Open {
+    match at {
+        Place::Option(..) => open_any,
+        Place::File(_) | Place::Nowhere => sluice_loader::open_regular,
+    }
+}
+
+/// Opens a file of any kind.
+pub(crate) fn open_any(path: &Path) -> io::Result<File> {
+    File::open(path)
+}
+
+/// Decodes the file, which `open` opens, as UTF-8. A byte that is not UTF-8 is reported with line and
+/// column.
+pub(crate) fn read_utf8(path: &Path, open: Open) -> Result<String, String> {
+    read_at_most(MOST_BYTES, path, open)
+}
+
+fn read_at_most(most: u64, path: &Path, open: Open) -> Result<String, String> {
+    let mut bytes = Vec::new();
+    let read = open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes));
+    read.map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > most {
+        return Err(format!("it has more than {most} bytes"));
+    }
     String::from_utf8(bytes).map_err(|error| {
         let (right, wrong) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
         let line_start = right.iter().rposition(|b| *b == b'\n').map_or(0, |i| i + 1);
@@ -100,4 +160,44 @@ pub(super) fn read_utf8(path: &Path) -> Result<String, String> {
         let byte = wrong.first().copied().unwrap_or_default();
         format!("it is not UTF-8 text: byte 0x{byte:02x} at line {line}, column {column}")
     })
+}
+
+/// The most bytes of a text. run.json, of which 1 GiB is read, has that of a trace up to four times.
+const MOST_BYTES: u64 = 1 << 28;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_not_read_beyond_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "12345").unwrap();
+        for open in [open_any, sluice_loader::open_regular] {
+            let read = |most| read_at_most(most, &path, open);
+            assert_eq!(read(5).as_deref(), Ok("12345"));
+            assert_eq!(read(4).unwrap_err(), "it has more than 4 bytes");
+        }
+        // It has no end.
+        let endless = read_at_most(1 << 16, Path::new("/dev/zero"), open_any);
+        assert_eq!(endless.unwrap_err(), "it has more than 65536 bytes");
+    }
+
+    #[test]
+    fn only_a_file_on_the_command_line_may_be_a_device() {
+        let device = Path::new("/dev/null");
+        let error = read_utf8(device, opener(&Place::File(0..1))).unwrap_err();
+        assert_eq!(error, "it is not a regular file");
+        assert_eq!(
+            read_utf8(device, opener(&Place::Option(0, 0..1))),
+            Ok(String::new())
+        );
+        let error = Scenario::load_found(device, &[]).unwrap_err().to_string();
+        let expected = "cannot read the scenario `/dev/null`: it is not a regular file";
+        assert_eq!(error, expected);
+        // An empty scenario lacks something else.
+        let error = Scenario::load(device, &[]).unwrap_err().to_string();
+        assert!(!error.contains("regular"), "{error}");
+    }
 }

@@ -278,20 +278,6 @@ pub struct Overrides<'a> {
 }
 
 impl Scenario {
-    /// Reads the file at `path` with the overrides `sets` (`KEY=VALUE`), and expands its matrix.
-    ///
-    /// # Errors
-    /// The file cannot be read, or there are errors in the file or in `sets`; all of them are
-    /// reported.
-    pub fn load(path: &Path, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
-        let read = |reason| ScenarioErrors::Read {
-            path: path.to_owned(),
-            reason,
-        };
-        let text = file::read_utf8(path).map_err(read)?;
-        Scenario::parse(&path.display().to_string(), &text, sets)
-    }
-
     /// Does the same as [`Scenario::load`] for a text; `file` is its name in messages.
     ///
     /// # Errors

@@ -221,7 +221,7 @@ impl Picture {
             path: path.to_owned(),
             reason,
         };
-        let text = file::read_utf8(path).map_err(read)?;
+        let text = file::read_utf8(path, file::open_any).map_err(read)?;
         Picture::parse_all(&path.display().to_string(), &text)
     }
 

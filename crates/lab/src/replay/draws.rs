@@ -1,10 +1,11 @@
 //! The numbers that a queue draws, from a file. With the numbers of another implementation, random
 //! decisions are comparable packet by packet.
 
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use super::text::read_text;
 
 /// The numbers of a file.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub enum DrawsError {
 /// [`DrawsError`].
 pub fn parse_draws(text: &str) -> Result<Draws, DrawsError> {
     let path = PathBuf::from(text);
-    let content = match fs::read_to_string(&path) {
+    let content = match read_text(&path) {
         Ok(content) => content,
         Err(error) => return Err(DrawsError::Read { path, error }),
     };

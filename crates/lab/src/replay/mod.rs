@@ -20,6 +20,7 @@ mod output;
 mod record;
 mod sheet;
 mod summary;
+mod text;
 mod words;
 
 #[cfg(test)]

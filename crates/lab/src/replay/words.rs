@@ -1,7 +1,6 @@
 //! Reads the queue and the rate of a replay, and explains errors in them.
 
 use std::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_core::Rate;
@@ -10,6 +9,7 @@ use sluice_core::registry::{Spec, SpecError, SpecErrorKind};
 use sluice_core::units::UnitError;
 
 use super::LinkRate;
+use super::text::read_text;
 
 /// The reason why a text is not a queue: the message, the place in the text, and similar words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
             error => RateError::Neither { text, error },
         });
     }
-    let content = match fs::read_to_string(&path) {
+    let content = match read_text(&path) {
         Ok(content) => content,
         Err(error) => return Err(RateError::Read { path, error }),
     };
@@ -132,6 +132,8 @@ pub fn parse_rate(text: &str) -> Result<LinkRate, RateError> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -224,7 +224,11 @@ impl Request {
                     output,
                 });
             }
-            match Scenario::load(&file, &self.sets) {
+            let load = match self.paths.contains(&file) {
+                true => Scenario::load,
+                false => Scenario::load_found,
+            };
+            match load(&file, &self.sets) {
                 Ok(variants) => suite.experiments.push(Experiment {
                     runs: self.runs(&variants, &output),
                     name,

@@ -194,6 +194,20 @@ fn a_broken_scenario_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_device_among_the_scenarios_of_a_folder_is_named_and_not_read() {
+    let place = Place::new();
+    place.write("s/a.toml", SCENARIO);
+    let endless = place.path("s/endless.toml");
+    std::os::unix::fs::symlink("/dev/zero", &endless).expect("a link");
+    let suite = place.request("s").plan().expect("a plan");
+    assert_eq!((suite.failures.len(), suite.experiments.len()), (1, 1));
+    let failure = &suite.failures[0];
+    assert_eq!(failure.what, endless.display().to_string());
+    let error = failure.error.to_string();
+    assert!(error.ends_with("it is not a regular file"), "{error}");
+}
+
+#[test]
 fn an_error_of_some_variants_names_its_place_and_them() {
     let place = Place::new();
     let error = |flow: &str, matrix: &str, backend| {

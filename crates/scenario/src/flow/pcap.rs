@@ -7,7 +7,7 @@ use sluice_core::Span;
 
 use super::super::error::{Problem, Problems};
 use super::super::field::{Dscp, wrong_type};
-use super::super::file::with_folder;
+use super::super::file::{opener, with_folder};
 use super::super::schema::{Field, Section, beyond_defaults, keys};
 use super::super::tree::{Node, Table, Value};
 use super::{FlentSeries, FlowType, Measured};
@@ -181,7 +181,7 @@ impl Field for CaptureFile {
         let Value::Text(path) = &node.value else {
             return problems.refuse(wrong_type(key, node, "the path of a capture"));
         };
-        match Traffic::read(&problems.folder().join(path)) {
+        match Traffic::read(&problems.folder().join(path), opener(&node.at)) {
             Ok(traffic) => Some(CaptureFile::new(path.clone(), traffic)),
             Err(error) => {
                 let problem = Problem::new(node.within(0..path.len()), error.to_string());

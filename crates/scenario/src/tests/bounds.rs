@@ -74,3 +74,18 @@ fn bulk_flows_are_compared_in_a_limited_number_of_windows() {
     json["flow"][0]["count"] = 20.into();
     assert!(serde_json::from_value::<Scenario>(json).is_ok());
 }
+
+#[test]
+fn a_scenario_names_regular_files_only() {
+    let rate = |key| {
+        let rate = format!("rate = {{ {key} = \"/dev/zero\" }}");
+        PLAIN.replace("rate = \"10Mbit/s\"", &rate)
+    };
+    let capture = format!("{PLAIN}[[flow]]\ntype = \"pcap\"\nfile = \"/dev/zero\"\n");
+    // It has no end.
+    for text in [rate("csv"), rate("trace"), capture] {
+        let found = errors(&text, &[]);
+        let expected = "cannot read `/dev/zero`: it is not a regular file";
+        assert!(found.contains(expected), "{found}");
+    }
+}

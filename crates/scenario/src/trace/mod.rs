@@ -5,7 +5,6 @@ mod csv;
 mod traffic;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,6 +13,8 @@ use std::{cell::Cell, fmt};
 use sluice_core::link::TextError;
 use sluice_core::{Ecn, Packet, Rng, Time};
 use sluice_wire::capture::is_capture;
+
+use crate::file::{Open, open_any};
 
 pub use capture::{Capture, CaptureError, Frame};
 pub(crate) use traffic::{CapturedPacket, Traffic};
@@ -179,11 +180,21 @@ impl Trace {
     /// # Errors
     /// The file cannot be read, or its head has an error; see [`TraceError`].
     pub fn open(path: &Path, hash: Hash, seed: u64) -> Result<Trace, TraceError> {
+        Trace::open_by(path, open_any, hash, seed)
+    }
+
+    /// Does the same as [`Trace::open`] for a file that `open` opens.
+    pub(crate) fn open_by(
+        path: &Path,
+        open: Open,
+        hash: Hash,
+        seed: u64,
+    ) -> Result<Trace, TraceError> {
         let fail = |error| TraceError::Read {
             path: path.to_owned(),
             error,
         };
-        let file = File::open(path).map_err(fail)?;
+        let file = open(path).map_err(fail)?;
         let size = file.metadata().map_err(fail)?.len();
         Self::from_reader(Box::new(file), size, path, hash, seed)
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use sluice_core::Span;
 
 use super::{Capture, Hash, Trace, TraceError};
+use crate::file::Open;
 
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +69,13 @@ pub(crate) enum TrafficError {
 }
 
 impl Traffic {
-    /// Reads the capture at `path`.
+    /// Reads the capture at `path`, which `open` opens.
     ///
     /// # Errors
     /// [`TrafficError`].
-    pub(crate) fn read(path: &Path) -> Result<Self, TrafficError> {
+    pub(crate) fn read(path: &Path, open: Open) -> Result<Self, TrafficError> {
         let named = || path.display().to_string();
-        let mut trace = Trace::open(path, Hash::Flow, 0)?;
+        let mut trace = Trace::open_by(path, open, Hash::Flow, 0)?;
         let mut traffic = Traffic::default();
         // Packets that are not IP also have flow numbers in the capture.
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
