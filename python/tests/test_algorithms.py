@@ -464,13 +464,36 @@ def test_a_live_run_through_codel_in_python_has_the_verdicts_of_ours(tmp_path: P
     python = f"py:{EXAMPLES}/codel.py:Codel"
     command(*words, "-o", "out", "--set", f"link.queue={python}", folder=tmp_path)
     (recorded,) = (tmp_path / "out").glob("*/run.json")
-    replayed = command("replay", str(recorded.parent))
+    refused = command("replay", str(recorded.parent), fails=True)
+    assert f"names `{EXAMPLES}/codel.py`, which a replay executes" in refused
+    replayed = command("replay", str(recorded.parent), "--execute-python")
     assert replayed.count("all as recorded") == 2, replayed
     assert " 0 dropped, 0 queued" not in replayed.splitlines()[0], "CoDel drops"
     text = recorded.read_text()
     assert python in text
     recorded.write_text(text.replace(python, "codel"))
     assert command("replay", str(recorded.parent)) == replayed
+
+
+def test_a_recording_executes_no_file_that_it_names(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text((EXAMPLES / "codel.py").read_text())
+    (tmp_path / "s.toml").write_text(
+        f'duration = "2s"\n[link]\nrate = "2Mbit/s"\nqueue = "py:{file}:Codel"\n'
+        '[[flow]]\ntype = "tcp"\n'
+    )
+    command("run", "s.toml", "-q", "-o", "out", folder=tmp_path)
+    (recorded,) = (tmp_path / "out").glob("*/run.json")
+    run = recorded.parent
+    executed = tmp_path / "executed"
+    file.write_text(f"open({str(executed)!r}, 'w')\n")
+    command("report", str(run))
+    command("export", str(run), "--csv", str(tmp_path / "csv"))
+    assert f"py:{file}:Codel" in sluice.Run.open(run).scenario
+    assert not executed.exists()
+    # The file is one that would be executed.
+    command("run", "s.toml", "-q", "-o", "out", fails=True, folder=tmp_path)
+    assert executed.exists()
 
 
 RANDOM = """

@@ -54,6 +54,9 @@ pub struct Args {
     /// Record packets, flows and the algorithm's variables in this folder, with report.html
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
+    /// Execute the Python files that the queues of a RUN name (py:), with all your rights
+    #[arg(long)]
+    execute_python: bool,
     /// Print the summary as JSON
     #[arg(long)]
     json: bool,
@@ -79,7 +82,10 @@ pub enum Error {
     Read(#[from] ReadError),
     /// A run cannot be replayed.
     #[error(transparent)]
-    Run(#[from] ReplayRunError),
+    Run(ReplayRunError),
+    /// A run names Python files, which are not executed unless the user says so.
+    #[error("{0}; add --execute-python if you trust this code")]
+    Unasked(ReplayRunError),
     /// A trace names neither queue nor link.
     #[error("`{}` is a trace: {option} is required", trace.display())]
     Needed {
@@ -95,6 +101,12 @@ pub enum Error {
         dir: PathBuf,
         /// The superfluous option.
         option: &'static str,
+    },
+    /// The queue of a trace is that of the command line.
+    #[error("`{}` is a trace, whose queue --queue names: --execute-python is for runs", trace.display())]
+    OnlyRun {
+        /// The trace.
+        trace: PathBuf,
     },
     /// The page of a recording cannot be written.
     #[error(transparent)]
@@ -115,6 +127,9 @@ pub enum Error {
 pub fn run(args: Args) -> Result<ExitCode, Error> {
     if args.trace.is_dir() {
         return replay_folder(&args);
+    }
+    if args.execute_python {
+        return Err(Error::OnlyRun { trace: args.trace });
     }
     let needed = |option| Error::Needed {
         trace: args.trace.clone(),
@@ -195,7 +210,11 @@ fn replay_folder(args: &Args) -> Result<ExitCode, Error> {
             option,
         });
     }
-    let replay = replay_run(&Recording::open(&args.trace)?)?;
+    let replay = replay_run(&Recording::open(&args.trace)?, args.execute_python);
+    let replay = replay.map_err(|error| match error {
+        ReplayRunError::Executes { .. } => Error::Unasked(error),
+        error => Error::Run(error),
+    })?;
     crate::print(&if args.json {
         replay.to_json()
     } else {

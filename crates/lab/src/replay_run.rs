@@ -44,6 +44,14 @@ pub enum ReplayRunError {
         /// The folder.
         dir: String,
     },
+    /// A queue of the run executes files outside of a sandbox, which was not allowed.
+    #[error("`{dir}` names {files}, which a replay executes with all your rights")]
+    Executes {
+        /// The folder of the recording.
+        dir: String,
+        /// The paths of the files.
+        files: String,
+    },
     /// An algorithm of the run cannot be loaded.
     #[error(
         "`{dir}` needs {queues} from the folder `{}`: {why}; put the file back there, or into the present folder",
@@ -136,11 +144,12 @@ impl What {
     }
 }
 
-/// Replays `recording`, which must be of a live run.
+/// Replays `recording`, which must be of a live run. Only if `may_execute`, queues may execute the files that
+/// the recording names outside of a sandbox.
 ///
 /// # Errors
 /// [`ReplayRunError`].
-pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
+pub fn replay_run(recording: &Recording, may_execute: bool) -> Result<RunReplay, ReplayRunError> {
     let run = recording.run();
     if run.environment.backend != Backend::Live {
         return Err(ReplayRunError::Simulated {
@@ -161,7 +170,7 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
             dir: recording.dir().display().to_string(),
         });
     }
-    let (scenario, changed) = loaded(recording)?;
+    let (scenario, changed) = loaded(recording, may_execute)?;
     let settings = live::router_settings(&scenario);
     let mut pipes = Vec::new();
     for direction in [Direction::Up, Direction::Down] {
@@ -180,7 +189,10 @@ pub fn replay_run(recording: &Recording) -> Result<RunReplay, ReplayRunError> {
 
 /// Returns the scenario of a run with the algorithms that its queues name, and which of their files have
 /// changed since.
-fn loaded(recording: &Recording) -> Result<(Scenario, Vec<String>), ReplayRunError> {
+fn loaded(
+    recording: &Recording,
+    may_execute: bool,
+) -> Result<(Scenario, Vec<String>), ReplayRunError> {
     let run = recording.run();
     let mut scenario = run.scenario.clone();
     let queues = scenario.pipes().map(|(_, pipe)| pipe.queue.to_string());
@@ -190,15 +202,18 @@ fn loaded(recording: &Recording) -> Result<(Scenario, Vec<String>), ReplayRunErr
     }
     // Older programs recorded no folder, and on another machine it may not be there.
     let folder = run.folder_of_algorithms.clone().unwrap_or_default();
+    let executed = executed(&queues, &folder);
+    if !may_execute && !executed.is_empty() {
+        return Err(ReplayRunError::Executes {
+            dir: recording.dir().display().to_string(),
+            files: quoted(&executed),
+        });
+    }
     let loaded = scenario.load_algorithms(&folder);
     let loaded = loaded.or_else(|why| scenario.load_algorithms(Path::new("")).map_err(|_| why));
     loaded.map_err(|why| ReplayRunError::NotLoaded {
         dir: recording.dir().display().to_string(),
-        queues: queues
-            .iter()
-            .map(|queue| format!("`{queue}`"))
-            .collect::<Vec<_>>()
-            .join(" and "),
+        queues: quoted(&queues),
         folder,
         why,
     })?;
@@ -210,6 +225,26 @@ fn loaded(recording: &Recording) -> Result<(Scenario, Vec<String>), ReplayRunErr
     };
     let changed = run.algorithms.iter().filter_map(has_changed).collect();
     Ok((scenario, changed))
+}
+
+/// Returns the files that `queues` execute outside of a sandbox: where the run found them, or in the
+/// present folder.
+fn executed(queues: &BTreeSet<String>, folder: &Path) -> BTreeSet<String> {
+    let words = queues
+        .iter()
+        .filter_map(|queue| queue.split_whitespace().next());
+    let files = words.filter_map(|word| {
+        let there = sluice_loader::executes(word, folder)?;
+        let here = sluice_loader::executes(word, Path::new(""))?;
+        let is_here = here.exists() && !there.exists();
+        Some(if is_here { here } else { there })
+    });
+    files.map(|file| file.display().to_string()).collect()
+}
+
+fn quoted(words: &BTreeSet<String>) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    quoted.join(" and ")
 }
 
 /// One direction of the replay.

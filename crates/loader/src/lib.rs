@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 
 mod allowance;
+mod contained;
 mod ending;
 mod failure;
 mod hook;
@@ -35,6 +36,7 @@ use sluice_core::registry::{
 use sluice_core::spelling::nearest;
 
 pub use allowance::Allowance;
+pub use contained::{Contained, executes};
 pub use ending::{Ending, described, end_run, has_abandoned, moment, place};
 pub use failure::{Failures, OnError, errors, stopped};
 pub use hook::{HookWatch, in_hook};

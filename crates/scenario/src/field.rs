@@ -7,6 +7,7 @@ use sluice_core::param::{Kind, Ratio, Value as CoreValue, ValueError};
 use sluice_core::registry::{Spec, SpecErrorKind};
 use sluice_core::units::{Dimension, UnitError};
 use sluice_core::{Bytes, Rate, Span};
+use sluice_loader::Contained;
 
 use super::error::{Problem, Problems};
 use super::schema::Field;
@@ -463,7 +464,13 @@ impl Field for Queue {
         if sluice_loader::names_file(text) && !problems.may_name_file(node.within(0..text.len())) {
             return None;
         }
-        let error = match sluice_loader::parse_queue(text, problems.folder()) {
+        let folder = problems.folder();
+        let parsed = match problems.is_recording() {
+            // Whoever only looks at a recording does not execute what its author wrote.
+            true => Spec::parse_with(text, &Contained(folder)),
+            false => sluice_loader::parse_queue(text, folder),
+        };
+        let error = match parsed {
             Ok(spec) => return Some(Queue(spec)),
             Err(error) => error,
         };

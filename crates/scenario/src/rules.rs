@@ -7,7 +7,7 @@ use sluice_core::registry::{Algorithm, Loaders};
 use sluice_core::{Cx, DropCounter, Rng, Time};
 use sluice_ipfw::grammar::{self, Command};
 use sluice_ipfw::{Files, Firewall, Interface, NoFiles, Output, Prepared, Settings, Warning};
-use sluice_loader::InFolder;
+use sluice_loader::{Contained, InFolder};
 
 use super::error::{Problem, Problems};
 use super::field::wrong_type;
@@ -109,9 +109,10 @@ impl Rules {
     pub fn without_queues(&self) -> Rules {
         let bare = |(line, number): (&str, u32)| {
             // A wrong line was refused before, so what cannot be parsed names an algorithm that a
-            // recording does not contain.
-            let parsed = grammar::parse_with(&InFolder(&self.folder), line, number, false)
-                .or_else(|_| grammar::parse(before_file(line), number, false));
+            // recording does not contain, or one that is not executed here.
+            let loaders = Contained(&self.folder);
+            let parsed = grammar::parse_with(&loaders, line, number, false)
+                .or_else(|_| grammar::parse_with(&loaders, before_file(line), number, false));
             let parsed = parsed.ok().and_then(|parsed| parsed.invocation);
             let Some(mut invocation) = parsed else {
                 // Comments and empty lines change nothing.

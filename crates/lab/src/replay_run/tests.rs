@@ -85,7 +85,7 @@ fn every_queue_decides_again_as_it_did() {
     ] {
         let temp = tempfile::tempdir().expect("a folder");
         let recording = record(temp.path(), &variant(queue), |_| {});
-        let replay = replay_run(&recording).expect("a live run");
+        let replay = replay_run(&recording, false).expect("a live run");
         assert!(replay.is_same(), "{queue}:\n{replay}");
         let [up, down] = &replay.pipes[..] else {
             panic!("there are two directions");
@@ -111,7 +111,7 @@ fn another_verdict_or_instant_is_found_and_shown() {
             record.at += Span::from_ns(1);
         }
     });
-    let replay = replay_run(&recording).expect("a live run");
+    let replay = replay_run(&recording, false).expect("a live run");
     assert!(!replay.is_same());
     assert_eq!(
         replay.pipes.iter().map(|pipe| pipe.differing).sum::<u64>(),
@@ -133,7 +133,7 @@ fn a_simulated_run_is_refused() {
     let environment = Environment::here(Backend::Sim, String::new());
     let writer = RunWriter::create(temp.path(), &variant("codel"), &environment).expect("a folder");
     let recording = writer.finish(End::complete(Time::ZERO)).expect("writable");
-    let error = replay_run(&recording).expect_err("nothing live");
+    let error = replay_run(&recording, false).expect_err("nothing live");
     assert!(error.to_string().contains("was simulated"), "{error}");
 }
 
@@ -179,6 +179,28 @@ fn a_packet_keeps_its_number_over_both_links_of_a_live_router() {
 /// The AQMs `any:FILE`, which pass every packet.
 struct Any;
 
+/// The same AQMs as `free:FILE`, outside of a sandbox.
+struct Free;
+
+fn register() {
+    sluice_loader::register(&[&Any, &Free]);
+}
+
+impl Loader for Free {
+    fn scheme(&self) -> &'static str {
+        "free"
+    }
+    fn synopsis(&self) -> &'static str {
+        "free:FILE"
+    }
+    fn opens_files(&self) -> bool {
+        true
+    }
+    fn load(&self, source: &Source<'_>) -> Result<Loaded, String> {
+        Any.load(source)
+    }
+}
+
 impl Loader for Any {
     fn scheme(&self) -> &'static str {
         "any"
@@ -208,8 +230,31 @@ impl Started for Any {
 }
 
 #[test]
+fn a_file_that_a_run_names_is_executed_only_if_the_user_allows_it() {
+    register();
+    let temp = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| temp.path().join(name);
+    std::fs::write(at("aqm"), "first").unwrap();
+    let text = "duration = \"2s\"\n[link]\nrate = \"5Mbit/s\"\nqueue = \"fq_free:aqm:Item limit 20\"\n\
+                [[flow]]\ntype = \"tcp\"\n";
+    let file = at("s.toml").display().to_string();
+    let variant = Scenario::parse(&file, text, &[]).unwrap().remove(0);
+    record(&at("run"), &variant, |_| {});
+    let recording = Recording::open(&at("run")).unwrap();
+    let refused = replay_run(&recording, false).expect_err("nobody allowed it");
+    let expected = format!(
+        "`{}` names `{}`, which a replay executes with all your rights",
+        at("run").display(),
+        at("aqm").display()
+    );
+    assert_eq!(refused.to_string(), expected);
+    let replay = replay_run(&recording, true).expect("the file is there");
+    assert!(replay.is_same() && replay.changed.is_empty(), "{replay}");
+}
+
+#[test]
 fn an_algorithm_is_found_where_the_run_found_it() {
-    sluice_loader::register(&[&Any]);
+    register();
     let temp = tempfile::tempdir().expect("a folder");
     let at = |name: &str| temp.path().join(name);
     std::fs::create_dir(at("lab")).unwrap();
@@ -220,7 +265,7 @@ fn an_algorithm_is_found_where_the_run_found_it() {
     let variant = Scenario::parse(&file, text, &[]).unwrap().remove(0);
     record(&at("run"), &variant, |_| {});
     // The recording knows the words of the queue, and neither the file nor its folder is the process's.
-    let replayed = || replay_run(&Recording::open(&at("run")).unwrap());
+    let replayed = || replay_run(&Recording::open(&at("run")).unwrap(), false);
     let replay = replayed().expect("the file is there");
     assert!(replay.is_same() && replay.changed.is_empty(), "{replay}");
     assert!(replay.pipes[0].dropped > 0, "{replay}");

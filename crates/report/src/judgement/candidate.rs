@@ -65,7 +65,7 @@ impl Candidate {
         Candidate {
             name,
             backend: run.environment.backend,
-            algorithm: pipe.queue.0.algorithm.name.to_owned(),
+            algorithm: first_word(pipe.queue.0.algorithm.name),
             setting: setting(scenario),
             is_complete,
             figures: Figures::of(summaries, subject),
@@ -130,6 +130,12 @@ pub enum DelayOf {
     Pings,
     /// The sojourn times of packets in the queue.
     Packets,
+}
+
+/// Returns the name of an algorithm without its parameters, which belong to the name of one that is not
+/// loaded.
+fn first_word(name: &str) -> String {
+    name.split(' ').next().unwrap_or(name).to_owned()
 }
 
 /// The scenario without its queues, its expectations and its seed.
