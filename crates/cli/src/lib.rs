@@ -1,5 +1,6 @@
 //! The `sluice` command, as a function: the program `sluice` and the Python package call it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -133,7 +134,7 @@ pub fn command(words: &[OsString]) -> ExitCode {
     let parsed = grammar()
         .try_get_matches_from(words)
         .and_then(|matches| Sluice::from_arg_matches(&matches));
-    let outcome = match parsed.unwrap_or_else(|error| error.exit()).command {
+    let outcome = match parsed.unwrap_or_else(|error| end(&error)).command {
         Command::Exec(args) => Ok(exec::run(&args)),
         Command::Attach(args) => Ok(attach::run(&args)),
         Command::Proxy(args) => Ok(proxy::run(&args)),
@@ -171,6 +172,17 @@ fn ended<E: Display>(outcome: Result<ExitCode, E>, status: fn(&E) -> u8) -> Exit
 fn failed(program: &str, error: &dyn Display, status: u8) -> ExitCode {
     eprintln!("{program}: {error}");
     ExitCode::from(status)
+}
+
+/// Prints help, or what is wrong with the command line, and ends the process. An error that quotes control
+/// characters is printed without colours.
+fn end(error: &clap::Error) -> ! {
+    let text = terminal::without_colours(&error.render().ansi().to_string());
+    if error.use_stderr() && matches!(terminal::clean(&text), Cow::Owned(_)) {
+        eprint!("{text}");
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
 }
 
 /// Returns the command with all subcommands.

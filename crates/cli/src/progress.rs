@@ -9,6 +9,8 @@ use sluice_core::Span;
 use sluice_lab::suite::{Experiment, Planned, Progress, Suite};
 use sluice_scenario::Backend;
 
+use crate::terminal::clean_line;
+
 /// A bar for the simulations, then one for the live runs: their speeds differ too much for one
 /// estimate.
 pub struct Bars {
@@ -46,7 +48,7 @@ impl Bars {
         for experiment in &suite.experiments {
             for planned in &experiment.runs {
                 let run = Run {
-                    name: name(suite, experiment, planned),
+                    name: clean_line(&name(suite, experiment, planned)),
                     phase: phase(planned),
                     length_ms: ms(planned.variant.scenario.duration),
                     position_ms: 0,

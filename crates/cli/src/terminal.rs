@@ -2,7 +2,8 @@
 //! escape sequence among them could hide text, retitle the window or send a reply to the shell.
 //!
 //! Everything that this crate prints passes [`clean`]: standard output through
-//! [`print`](crate::print), standard error through the macros `eprintln!` and `eprint!` of this crate.
+//! [`print`](crate::print), standard error through the macros `eprintln!` and `eprint!` of this crate, names
+//! beside a bar through [`clean_line`].
 //! They replace those of `std`, which panic when standard error cannot be written: its reader is
 //! gone, its disk full, its terminal closed. A router must outlive that.
 
@@ -79,6 +80,29 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(cleaned)
 }
 
+/// Does the same as [`clean`] for text that stays within its line.
+pub(crate) fn clean_line(text: &str) -> String {
+    clean(text).replace(['\n', '\t'], " ")
+}
+
+/// Removes the escape sequences that set colours (SGR, ECMA-48), and no others.
+pub(crate) fn without_colours(text: &str) -> String {
+    let mut parts = text.split(CSI);
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        if let Some(after) = end.strip_prefix('m') {
+            plain.push_str(after);
+        } else {
+            plain.push_str(CSI);
+            plain.push_str(part);
+        }
+    }
+    plain
+}
+
+const CSI: &str = "\u{1b}[";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +118,19 @@ mod tests {
         assert_eq!(clean("pi\u{200b}e\u{feff}"), "pi\\u{200b}e\\u{feff}");
         let json = "{\"text\":\"caf\u{200b}e\"}\n";
         assert_eq!(clean(json), "{\"text\":\"caf\\u200be\"}\n");
+    }
+
+    #[test]
+    fn a_name_beside_a_bar_stays_in_its_line() {
+        assert_eq!(clean_line("a\u{1b}[2J\nb\tc"), "a\\u{1b}[2J b c");
+    }
+
+    #[test]
+    fn only_sequences_of_colours_are_removed() {
+        let text = "\u{1b}[1m\u{1b}[31merror:\u{1b}[0m `a\u{1b}[2Jb\u{1b}]0;x\u{7}`\u{1b}[";
+        let plain = "error: `a\u{1b}[2Jb\u{1b}]0;x\u{7}`\u{1b}[";
+        assert_eq!(without_colours(text), plain);
+        assert_eq!(without_colours("plain"), "plain");
     }
 
     #[test]

@@ -297,6 +297,11 @@ fn what_is_wrong_is_shown_at_its_place() {
         python.contains("cannot load `py:codel.py:Codel`: `codel.py`: No such file"),
         "{python}"
     );
+    let hostile = error("wasm:a\u{1b}]0;title\u{7}");
+    assert!(
+        hostile.contains("wasm:a\\u{1b}]0;title\\u{7}") && !hostile.contains('\u{1b}'),
+        "{hostile}"
+    );
     let missing = error("wasm:codel.wasm");
     assert!(
         missing.contains("cannot load `wasm:codel.wasm`: `codel.wasm`"),

@@ -139,10 +139,13 @@ fn take_rows(root: &mut Table, problems: &mut Problems) -> Option<Axis> {
                 node: node.clone(),
             });
         });
+        let name_at = table.node("name").map_or(&row.at, |node| &node.at);
+        if !is_printable(&name, name_at, problems) {
+            continue;
+        }
         if let Some(first) = points.iter().find(|point| point.name == name) {
-            let at = table.node("name").map_or(&row.at, |node| &node.at);
             problems.push(
-                Problem::new(at.clone(), format!("two variants are named `{name}`"))
+                Problem::new(name_at.clone(), format!("two variants are named `{name}`"))
                     .other(first.at.clone(), "the first"),
             );
             continue;
@@ -150,7 +153,7 @@ fn take_rows(root: &mut Table, problems: &mut Problems) -> Option<Axis> {
         points.push(Point {
             value: name.clone(),
             name,
-            at: table.node("name").map_or(&row.at, |node| &node.at).clone(),
+            at: name_at.clone(),
             settings,
         });
     }
@@ -163,6 +166,20 @@ fn take_rows(root: &mut Table, problems: &mut Problems) -> Option<Axis> {
         path_at: entry.key_at,
         points,
     })
+}
+
+/// Returns whether a variant can have this name, which is printed in tables and names a folder. If not, adds
+/// a problem that says why.
+fn is_printable(name: &str, at: &Place, problems: &mut Problems) -> bool {
+    let Some(c) = name.chars().find(|c| c.is_control()) else {
+        return true;
+    };
+    let message = format!(
+        "the name of a variant has the control character U+{:04X}",
+        u32::from(c)
+    );
+    problems.push(Problem::new(at.clone(), message).hint("name it in letters, digits and spaces"));
+    false
 }
 
 /// Passes on the keys of a table with their paths. A dotted key without quotes has become nested
@@ -233,6 +250,9 @@ impl Axis {
                 .refuse(Problem::new(node.at.clone(), message).hint("give at least one"));
         }
         for (i, (name, value)) in values.iter().enumerate() {
+            if !is_printable(name, &value.at, problems) {
+                return None;
+            }
             if let Some((_, first)) = values[..i].iter().find(|(other, _)| other == name) {
                 return problems.refuse(
                     Problem::new(value.at.clone(), format!("two variants are named `{name}`"))
@@ -354,6 +374,11 @@ fn names(key: &str, items: &[Node]) -> Vec<String> {
             Value::Text(text) if text.starts_with(char::is_alphabetic) => first_word(node)
                 .filter(is_enough)
                 .unwrap_or_else(|| text.split_whitespace().collect::<Vec<_>>().join(" ")),
+            // Lines become one line.
+            Value::Text(text) if text.contains(char::is_control) => {
+                let words: Vec<&str> = text.split_whitespace().collect();
+                format!("{key}={}", words.join(" "))
+            }
             Value::Array(_) | Value::Table(_) => format!("{key}#{}", i + 1),
             value => format!("{key}={value}"),
         })

@@ -332,6 +332,27 @@ fn two_equal_names_of_rows_are_one_error() {
 }
 
 #[test]
+fn a_variant_has_a_name_without_control_characters() {
+    let why = "the name of a variant has the control character U+001B";
+    let row = CABLE.replace("\"docsis\"", "\"\\u001b]52;c;eA==\\u0007\"");
+    let told = errors(&row, &[]);
+    assert!(told.contains(why) && told.contains("x.toml:"), "{told}");
+    for values in [
+        "{ \"\\u001b[2J\" = \"fifo\" }",
+        "[\"fifo\", \"1\\u001b[2J\"]",
+    ] {
+        let text = format!("{PLAIN}[matrix]\n\"link.queue\" = {values}\n");
+        let told = errors(&text, &[]);
+        assert!(told.contains(why) && !told.contains('\u{1b}'), "{told}");
+    }
+    let row = CABLE.replace("\"docsis\"", "\"a\\nb\"");
+    assert!(errors(&row, &[]).contains("character U+000A"));
+    // Lines of a value become one.
+    let lines = format!("{PLAIN}[matrix]\nabout = [\"1\\n 2\", \"3\"]\n");
+    assert_eq!(names(&variants(&lines, &[])), ["about=1 2", "about=3"]);
+}
+
+#[test]
 fn pictures_are_read_apart_from_the_scenario() {
     let row = "[[picture]]\nfile = \"a.pdf\"\nfigure = \"curve\"\nx = \"link.rtt\"\ny = \"ping.p50\"\nonly = \"link.queue=codel\"\n";
     let text = format!("{PLAIN}{row}");
