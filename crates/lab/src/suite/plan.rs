@@ -229,19 +229,26 @@ impl Request {
                 false => Scenario::load_found,
             };
             match load(&file, &self.sets) {
-                Ok(variants) => suite.experiments.push(Experiment {
-                    runs: self.runs(&variants, &output),
-                    name,
-                    file,
-                    output,
-                }),
+                Ok(variants) => match self.runs(&variants, &output) {
+                    Ok(runs) => suite.experiments.push(Experiment {
+                        runs,
+                        name,
+                        file,
+                        output,
+                    }),
+                    Err(why) => suite.failures.push(Failure {
+                        what: file.display().to_string(),
+                        error: why.into(),
+                    }),
+                },
                 Err(errors) => suite.failures.push(broken(&file, errors)),
             }
         }
         Ok(suite)
     }
 
-    fn runs(&self, variants: &[Variant], output: &Path) -> Vec<Planned> {
+    /// Returns the runs of a scenario, or why it cannot have so many.
+    fn runs(&self, variants: &[Variant], output: &Path) -> Result<Vec<Planned>, String> {
         // A matrix cannot vary the backend: all variants have the scenario's.
         let own = variants.first().and_then(|v| v.scenario.backend);
         let backends: &[Backend] = match self.backends {
@@ -251,16 +258,29 @@ impl Request {
             None if own == Some(Backend::Live) => &[Backend::Live],
             None => &[Backend::Sim],
         };
+        let repeat = u64::from(self.repeat.max(1));
+        let count = repeat.saturating_mul((variants.len() * backends.len()) as u64);
+        if repeat > 1 && count > MOST_RUNS {
+            return Err(format!(
+                "`--repeat {repeat}` makes {count} runs; at most {MOST_RUNS} are accepted"
+            ));
+        }
+        let first = variants.iter().map(|v| v.scenario.seed).max().unwrap_or(0);
+        if first > LARGEST_SEED.saturating_sub(repeat - 1) {
+            return Err(format!(
+                "`--repeat {repeat}` counts up from the seed {first}; the largest seed is {LARGEST_SEED}"
+            ));
+        }
         let mut runs = Vec::new();
         for backend in backends {
             for variant in variants {
-                for n in 0..self.repeat.max(1) {
+                for n in 0..repeat {
                     let mut variant = variant.clone();
                     let mut folder = variant.folder();
                     if backends.len() > 1 && *backend == Backend::Live {
                         folder.push_str(".live");
                     }
-                    variant.scenario.seed = variant.scenario.seed.saturating_add(u64::from(n));
+                    variant.scenario.seed += n;
                     if n > 0 {
                         folder.push_str(&format!(".seed-{}", variant.scenario.seed));
                     }
@@ -272,7 +292,7 @@ impl Request {
                 }
             }
         }
-        runs
+        Ok(runs)
     }
 }
 
@@ -501,5 +521,9 @@ fn find(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// The most runs of a scenario with repetitions: ten of each variant of the largest matrix.
+const MOST_RUNS: u64 = 100_000;
+/// The largest seed, as TOML and `run.json` have it.
+const LARGEST_SEED: u64 = i64::MAX as u64;
 /// The most variants that an error names.
 const MOST_NAMES: usize = 3;

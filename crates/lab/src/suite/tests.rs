@@ -208,6 +208,33 @@ fn a_device_among_the_scenarios_of_a_folder_is_named_and_not_read() {
 }
 
 #[test]
+fn repetitions_beyond_the_largest_seed_or_of_too_many_runs_are_refused_before_any_run() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let planned = |seed: &str, repeat| {
+        let request = Request {
+            sets: vec![format!("seed={seed}")],
+            repeat,
+            ..place.request("s.toml")
+        };
+        let suite = request.plan().expect("a plan");
+        let errors = suite.failures.iter().map(|f| f.error.to_string());
+        (suite.len(), errors.collect::<Vec<_>>())
+    };
+    // 2^63 - 1, and two variants.
+    assert_eq!(planned("9223372036854775807", 1), (2, Vec::new()));
+    assert_eq!(planned("9223372036854775806", 2), (4, Vec::new()));
+    let beyond = "`--repeat 2` counts up from the seed 9223372036854775807; the largest seed is \
+                  9223372036854775807";
+    assert_eq!(
+        planned("9223372036854775807", 2),
+        (0, vec![beyond.to_owned()])
+    );
+    let many = "`--repeat 4000000000` makes 8000000000 runs; at most 100000 are accepted";
+    assert_eq!(planned("1", 4_000_000_000), (0, vec![many.to_owned()]));
+}
+
+#[test]
 fn an_error_of_some_variants_names_its_place_and_them() {
     let place = Place::new();
     let error = |flow: &str, matrix: &str, backend| {
