@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors};
+use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors, toml_text};
 
 /// How the user describes a link.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +38,14 @@ pub enum LinkError {
     /// The file, an option or a trace contains errors.
     #[error(transparent)]
     Words(#[from] ScenarioErrors),
+    /// A scenario cannot have the name of a trace.
+    #[error("{option}: the path `{}` is not UTF-8; rename the file", .path.display())]
+    NotUtf8 {
+        /// The option that names the trace.
+        option: &'static str,
+        /// Its absolute path.
+        path: PathBuf,
+    },
     /// The scenario has several variants.
     #[error(
         "{0} has a [matrix] of {1} variants; choose one of each of its values with --set KEY=VALUE"
@@ -91,8 +99,14 @@ impl LinkWords {
             let rate = format!("{direction}.rate");
             if let Some(path) = trace {
                 let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+                let Some(text) = absolute.to_str() else {
+                    return Err(LinkError::NotUtf8 {
+                        option: *option,
+                        path: absolute,
+                    });
+                };
                 sets.push((
-                    format!("link.{rate}={{ trace = {:?} }}", absolute.display()),
+                    format!("link.{rate}={{ trace = {} }}", toml_text(text)),
                     format!("{option} {}", path.display()),
                 ));
             } else if is_bare && !given.contains(&rate.as_str()) && !given.contains(&"rate") {
@@ -321,6 +335,30 @@ mod tests {
         });
         let shown = "| --set down.queu=codel\n |       ^^^^^^^^^ did you mean `queue`?";
         assert!(error.contains(shown), "{error}");
+    }
+
+    #[test]
+    fn a_trace_may_have_any_name_in_utf_8() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let words = |name: PathBuf| LinkWords {
+            traces: [Some(folder.path().join(name)), None],
+            ..LinkWords::default()
+        };
+        // A control character, a quote, a combining accent.
+        for name in ["a\u{1b}]0;X\u{7}", "a\"b\\c\nd", "e\u{301}"] {
+            fs::write(folder.path().join(name), "1\n2\n").unwrap();
+            let links = words(name.into()).links();
+            let links = links.unwrap_or_else(|error| panic!("{name:?}: {error}"));
+            assert!(links[0].down.rate.is_trace(), "{name:?}");
+        }
+        let name = std::ffi::OsString::from_vec(b"bad\xff.tr".to_vec());
+        let error = words(name.into()).links().unwrap_err().to_string();
+        assert!(error.starts_with("--trace: the path `/"), "{error}");
+        assert!(
+            error.ends_with("` is not UTF-8; rename the file"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
+pub use tree::toml_text;
 pub use words::{
     Backend, Direction, Growth, HostWord, PipeId, Protocol, SlowStart, SpacingWord, TcpEcn,
 };

@@ -375,7 +375,7 @@ fn write_inline(out: &mut String, value: &Value) {
 }
 
 /// Formats a text as a TOML string on one line.
-pub(crate) fn toml_text(text: &str) -> String {
+pub fn toml_text(text: &str) -> String {
     let mut out = String::new();
     let _ = out.value(TomlStringBuilder::new(text).as_basic());
     out

@@ -10,7 +10,7 @@ use sluice_core::{Cx, DropCounter, Ecn, Packet, Rng, Span, Stop, Time};
 use sluice_loader::Ending;
 use sluice_recording::{Environment, ReadError, Recording, RunWriter};
 use sluice_scenario::metric::Summary;
-use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant};
+use sluice_scenario::{Backend, Scenario, ScenarioErrors, Variant, toml_text};
 
 use crate::live::LiveOptions;
 use crate::run::{self, RunError};
@@ -164,7 +164,7 @@ fn finding_of(property: Property) -> Finding {
 }
 
 fn simulate(spec: &Spec, seed: u64) -> Result<(Recording, Summary), CheckError> {
-    let queue = toml_string(&spec.to_string());
+    let queue = toml_text(&spec.to_string());
     // A scenario's seed has 63 bits, as TOML's integers have.
     let seed = seed % (1 << 63);
     let sets = [format!("link.queue={queue}"), format!("seed={seed}")];
@@ -182,10 +182,6 @@ fn simulate(spec: &Spec, seed: u64) -> Result<(Recording, Summary), CheckError> 
     )
     .map_err(|failed| failed.error)?;
     Ok((done.recording, done.summary))
-}
-
-fn toml_string(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn digest(recording: &Recording) -> Result<u64, ReadError> {

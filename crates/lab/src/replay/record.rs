@@ -14,7 +14,7 @@ use sluice_core::{Backlog, Rate, Span, Time};
 use sluice_recording::metrics::measure;
 use sluice_recording::{End, Environment, FlowSample, NO_FLOW, QueueSample, Recording, RunWriter};
 use sluice_scenario::trace::Trace;
-use sluice_scenario::{Backend, Direction, Scenario, ScenarioErrors, Variant};
+use sluice_scenario::{Backend, Direction, Scenario, ScenarioErrors, Variant, toml_text};
 
 use super::{Job, LinkRate, ReplayError};
 
@@ -281,12 +281,13 @@ fn scenario(job: &Job, end: Time, flows: &str) -> Result<Scenario, ReplayError> 
     // Windows are not longer than the run.
     let at_most = |span: Span| span.as_ns().min(end.as_ns());
     let text = format!(
-        "title = {title:?}\nbackend = \"sim\"\nseed = {}\nduration = \"{}ns\"\n[link]\n{rate}rtt = \
-         \"0ms\"\nqueue = {:?}\n[measure]\nwarmup = \"0s\"\nwindow = \
+        "title = {}\nbackend = \"sim\"\nseed = {}\nduration = \"{}ns\"\n[link]\n{rate}rtt = \
+         \"0ms\"\nqueue = {}\n[measure]\nwarmup = \"0s\"\nwindow = \
          \"{}ns\"\nstep = \"{}ns\"\n{flows}",
+        toml_text(&title),
         job.seed,
         end.as_ns(),
-        job.queue.to_string(),
+        toml_text(&job.queue.to_string()),
         at_most(Span::from_secs(1)),
         at_most(Span::from_ms(250)),
     );

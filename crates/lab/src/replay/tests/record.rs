@@ -35,6 +35,17 @@ const TRACE: &str = "0,5,1000,0\n0,5,1000,0\n0,5,1000,0\n0,5,1000,0\n0,5,1000,0\
                      10000000,9,500,2\n";
 
 #[test]
+fn a_trace_of_any_name_can_be_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    // A combining accent and a control character, which Rust escapes in another way than TOML.
+    let odd = folder.path().join("e\u{301}\u{1b}\"");
+    fs::create_dir(&odd).unwrap();
+    let recording = recorded(&odd, TRACE, "8Mbit/s").recording.unwrap();
+    let title = format!("Replay of {}", odd.join("trace.csv").display());
+    assert_eq!(recording.run().title, title);
+}
+
+#[test]
 fn a_recorded_replay_says_what_happened() {
     let folder = tempfile::tempdir().unwrap();
     let recording = recorded(folder.path(), TRACE, "8Mbit/s").recording.unwrap();
