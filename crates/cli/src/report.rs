@@ -370,7 +370,8 @@ pub(crate) fn open_all(folder: &Path) -> Result<Vec<Recording>, ReportError> {
         error,
     })?;
     settle_abandoned(folder)?;
-    if folder.join(RUN_JSON).is_file() {
+    // Whatever it is: what cannot be read is named.
+    if folder.join(RUN_JSON).symlink_metadata().is_ok() {
         return Ok(vec![open_one(folder)?]);
     }
     let mut dirs: Vec<PathBuf> = entries
@@ -449,3 +450,21 @@ const EXAMPLES: &str = "\
 Examples:
   sluice report runs/a
   sluice report runs/a --pdf delay.pdf --figure distribution --width 85mm";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_json_that_is_not_a_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = open_all(folder.path()).unwrap_err().to_string();
+        assert!(missing.ends_with("it has no run.json"), "{missing}");
+        fs::create_dir(folder.path().join(RUN_JSON)).unwrap();
+        let error = open_all(folder.path()).unwrap_err().to_string();
+        assert!(
+            error.ends_with("run.json`: it is not a regular file"),
+            "{error}"
+        );
+    }
+}

@@ -55,10 +55,11 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
+    /// Describes an error. The middle of a very long message, which quotes something, is left out.
     pub fn new(at: Place, message: impl Into<String>) -> Self {
         Problem {
             at,
-            message: message.into(),
+            message: shortened(message.into()),
             hint: None,
             other: None,
         }
@@ -88,6 +89,19 @@ impl Problem {
         self.hint(hint)
     }
 }
+
+fn shortened(message: String) -> String {
+    let count = message.chars().count();
+    if count <= MOST_CHARACTERS {
+        return message;
+    }
+    let head: String = message.chars().take(MOST_CHARACTERS / 2).collect();
+    let tail = message.chars().skip(count - MOST_CHARACTERS / 2);
+    format!("{head} ... {}", tail.collect::<String>())
+}
+
+/// The most characters of a message: enough for the traceback of an algorithm in Python.
+const MOST_CHARACTERS: usize = 4000;
 
 /// Collects problems and the source that contains them. Only the first problem of a place is kept,
 /// so that a value shared by many variants is reported once.

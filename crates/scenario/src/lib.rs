@@ -37,6 +37,7 @@ mod expect;
 mod field;
 mod file;
 mod flow;
+mod folder;
 mod link;
 mod matrix;
 pub mod metric;
@@ -240,29 +241,6 @@ impl Coordinate {
     pub fn is_choice(&self) -> bool {
         self.key == Self::VARIANT || self.key.split('.').any(|word| word == "queue")
     }
-}
-
-impl Variant {
-    /// Returns the name as a folder: without spaces and other characters that are special in shells
-    /// and file systems.
-    pub fn folder(&self) -> String {
-        slug(&self.name)
-    }
-}
-
-fn slug(name: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '=');
-    let mut slug = String::new();
-    for c in name.chars() {
-        // `.` and `..` are other folders, and what begins with a point is hidden.
-        let is_first_point = slug.is_empty() && c == '.';
-        if is_plain(c) && !is_first_point {
-            slug.push(c);
-        } else if !slug.ends_with('-') {
-            slug.push('-');
-        }
-    }
-    slug
 }
 
 /// Values that replace those of a scenario's keys.

@@ -340,6 +340,11 @@ fn read_table(key: &str, node: &Node, table: &Table, problems: &mut Problems) ->
                 .iter()
                 .map(|(at, rate)| (at.since(Time::ZERO), *rate))
                 .collect();
+            if steps.iter().all(|(_, rate)| rate.is_none()) && !problems.is_recording() {
+                let message = format!("`{}` has outages and no rate", file.path);
+                let hint = "give at least one line with a rate, such as 0,10000000";
+                return problems.refuse(Problem::new(node.at.clone(), message).hint(hint));
+            }
             // The first rate also applies before its instant.
             steps[0].0 = Span::ZERO;
             Some(Schedule {

@@ -5,6 +5,8 @@
 
 use std::fmt::Display;
 
+use sluice_core::link::text::excerpt;
+
 use super::error::{Problem, Problems};
 use super::source::Place;
 use super::tree::{Node, Table, Value};
@@ -91,7 +93,7 @@ impl Section {
     pub fn check_keys(&self, table: &Table, known: &[&'static str], problems: &mut Problems) {
         for entry in &table.0 {
             if !known.contains(&entry.key.as_str()) {
-                let message = format!("unknown key `{}` in {}", entry.key, self.name);
+                let message = format!("unknown key `{}` in {}", excerpt(&entry.key), self.name);
                 problems.push(
                     Problem::new(entry.key_at.clone(), message)
                         .nearest(&entry.key, known.iter().copied()),

@@ -8,6 +8,23 @@ use super::{PLAIN, variants};
 const FAST: &str = r#"{ every = "100us", rates = ["1Mbit/s", "2Mbit/s"] }"#;
 
 #[test]
+fn a_long_key_is_shortened_in_messages() {
+    let long = "a".repeat(100_000);
+    let found = |text: &str| match Scenario::parse("x.toml", text, &[]) {
+        Err(ScenarioErrors::Invalid(found)) => found,
+        other => panic!("{other:?}"),
+    };
+    let of_link = found(&PLAIN.replace("[link]\n", &format!("[link]\n{long} = 1\n")));
+    let expected = format!("unknown key `{}...` in [link]", &long[..40]);
+    assert_eq!(of_link[0].message, expected);
+    let of_matrix = found(&format!("{PLAIN}[matrix]\n{long} = 1\n"));
+    let message = &of_matrix[0].message;
+    assert!(message.contains("` in [matrix] takes a list"), "{message}");
+    // Two halves of 2000 characters, and ` ... `.
+    assert_eq!(message.len(), 4005);
+}
+
+#[test]
 fn values_that_take_turns_have_a_limited_number_of_steps() {
     // 1000 h are 3.6e6 s, with 10^4 steps each.
     let text = PLAIN.replace("10s", "1000h");

@@ -53,6 +53,10 @@ const COLUMNS: [Column; 9] = [
     optional("dst", 0, u32::MAX as u64, 0),
 ];
 
+/// The places of two columns.
+const SIZE: usize = 2;
+const SEGMENTS: usize = 4;
+
 /// The year 2116, counted from 1970; packets queued then still leave within 64 bits.
 const MAX_TIME_NS: u64 = 1 << 62;
 
@@ -215,6 +219,7 @@ fn values(
     before: u64,
 ) -> Result<[u64; COLUMNS.len()], (usize, TextErrorKind)> {
     let mut values: [u64; COLUMNS.len()] = std::array::from_fn(|i| COLUMNS[i].default);
+    let mut segments_at = 1;
     let mut fields = text::fields(line);
     for index in order {
         let Column {
@@ -231,7 +236,21 @@ fn values(
             };
             return Err((column, kind));
         }
+        if *index == SEGMENTS {
+            segments_at = column;
+        }
         values[*index] = value;
+    }
+    // Each packet on the wire has at least a byte.
+    let (segments, size) = (values[SEGMENTS], values[SIZE]);
+    if segments > size {
+        let kind = TextErrorKind::OutOfRange {
+            name: COLUMNS[SEGMENTS].name,
+            value: segments,
+            low: 1,
+            high: size,
+        };
+        return Err((segments_at, kind));
     }
     match fields.next() {
         Some((column, field)) => {
@@ -326,6 +345,10 @@ mod tests {
         assert_eq!(
             error("time_ns,flow,flow,ecn"),
             "t.csv:1:14: column `flow` appears twice"
+        );
+        assert_eq!(
+            error("segments,time_ns,flow,size_bytes,ecn\n1500,5,1,1500,0\n1501,5,1,1500,0"),
+            "t.csv:3:1: segments 1501 is outside 1 to 1500"
         );
         assert!(error(&"9".repeat(5000)).contains("too long for a trace"));
     }
