@@ -32,7 +32,9 @@ class Recording:
     @property
     def summary(self) -> dict[str, Any]:
         """The figures of the summary table."""
-        return self._json("summary.json")
+        summary = self._json("summary.json")
+        summary.pop("seal", None)  # the checksum of the file, not a figure
+        return summary
 
     @property
     def packets(self) -> pa.Table:

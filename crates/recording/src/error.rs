@@ -86,6 +86,16 @@ pub enum ReadError {
         /// The most.
         most: u64,
     },
+    /// The figures are not those that were stored with the run, and there are no tables to compute them from.
+    #[error(
+        "`{}` was edited or is of another run, and without the tables of packets its figures cannot be \
+         computed again: put the original back, or repeat the run",
+        path.display()
+    )]
+    Unsealed {
+        /// The file.
+        path: PathBuf,
+    },
     /// A column is missing.
     #[error("`{}` has no column `{column}`", path.display())]
     NoColumn {

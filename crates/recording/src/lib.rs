@@ -51,6 +51,7 @@ pub mod results;
 mod rows;
 mod run_file;
 pub mod runs;
+mod seal;
 mod table;
 mod tables;
 pub mod testing;

@@ -22,7 +22,8 @@ use super::pieces::Collected;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
 };
-use super::run_file::{RUN_JSON, RunFile, Status, write_json};
+use super::run_file::{RUN_JSON, RunFile, Status, write_text};
+use super::seal;
 use super::table::{Rows, path_of};
 use sluice_scenario::metric::Summary;
 
@@ -250,10 +251,11 @@ impl Recording {
         self.rows()
     }
 
-    /// Returns the stored summary, if there is one; a recording in memory has none.
+    /// Returns the stored summary, if there is one; a recording in memory has none. One that was edited, or is
+    /// that of another run, does not count, since the tables have the figures, too.
     ///
     /// # Errors
-    /// The summary exists but cannot be read.
+    /// The summary exists but cannot be read; or it does not count, and there are no tables.
     pub fn stored_summary(&self) -> Result<Option<Summary>, ReadError> {
         if self.memory.is_some() {
             return Ok(None);
@@ -265,19 +267,24 @@ impl Recording {
             Err(error) => return Err(ReadError::Open { path, error }),
         };
         match serde_json::from_str(&text) {
-            Ok(summary) => Ok(Some(summary)),
+            Ok(summary) if seal::fits(&text, &self.run) => Ok(Some(summary)),
+            Ok(_) if self.has(Keep::Packets) => Ok(None),
+            Ok(_) => Err(ReadError::Unsealed { path }),
             Err(error) => Err(ReadError::Json { path, error }),
         }
     }
 
-    /// Stores `summary` as summary.json in the folder.
+    /// Stores `summary` as summary.json in the folder, with a seal.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn store_summary(&self, summary: &Summary) -> Result<(), RecordError> {
         let path = self.dir.join(SUMMARY_JSON);
         let backend = self.run.environment.backend;
-        write_json(&path, summary, backend).map_err(|error| RecordError::Write { path, error })
+        let text = serde_json::to_string_pretty(summary).map_err(io::Error::from);
+        let written =
+            text.and_then(|text| write_text(&path, &seal::sealed(&text, &self.run), backend));
+        written.map_err(|error| RecordError::Write { path, error })
     }
 
     /// Returns whether the run was recorded at the level `keep` or a higher one.

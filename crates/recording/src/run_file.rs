@@ -299,6 +299,11 @@ pub fn algorithms_of(scenario: &Scenario) -> BTreeMap<String, String> {
 pub(crate) fn write_json(path: &Path, value: &impl Serialize, backend: Backend) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
+    write_text(path, &text, backend)
+}
+
+/// Does the same as [`write_json`] for a text.
+pub(crate) fn write_text(path: &Path, text: &str, backend: Backend) -> io::Result<()> {
     check_length(text.len() as u64)?;
     let mut part = Part::create(path)?.of_run(backend);
     part.write_all(text.as_bytes())?;
