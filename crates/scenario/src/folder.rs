@@ -62,7 +62,7 @@ mod tests {
     use crate::Scenario;
 
     fn folder(name: &str) -> String {
-        let text = "duration = \"1s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"ping\"\n";
+        let text = "duration = \"2s\"\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"ping\"\n";
         let mut variant = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
         variant.name = name.to_owned();
         variant.folder()

@@ -59,10 +59,10 @@ fn a_trace_carries_the_opportunities_of_the_time() {
 fn a_file_of_rates_has_a_rate() {
     let folder = tempfile::tempdir().unwrap();
     let keys = "rate = { csv = \"r.csv\" }";
-    let ended = with_file(folder.path(), "r.csv", "0,8000\n1000,0\n", keys);
+    let ended = with_file(folder.path(), "r.csv", "0,8000000\n1000,0\n", keys);
     assert_eq!(ended.link.up.rate.at(Span::from_secs(1)), None);
     std::fs::write(folder.path().join("r.csv"), "0,0\n1000,0\n").unwrap();
-    let text = format!("duration = \"1s\"\n[link]\n{keys}\n[[flow]]\ntype = \"tcp\"\n");
+    let text = format!("duration = \"2s\"\n[link]\n{keys}\n[[flow]]\ntype = \"tcp\"\n");
     let file = folder.path().join("x.toml").display().to_string();
     let told = Scenario::parse(&file, &text, &[]).unwrap_err().to_string();
     assert!(told.contains("`r.csv` has outages and no rate"), "{told}");
