@@ -365,6 +365,80 @@ fn an_interface_that_was_moved_away_and_back_is_found_again() {
     assert_eq!((common.available(), own.available()), (512, 512));
 }
 
+/// Rules, the status and events speak of the name, so a port is its name.
+#[test]
+fn a_port_leaves_an_interface_that_is_renamed_and_takes_the_next_of_its_name() {
+    let (mut common, mut own) = (pool(512), pool(512));
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let (namespace, mut left, mut right) = ports(&mut common, options);
+    let sent = frame(&[], 100);
+    let (from, to) = ((&mut left, &mut own), (&mut right, &mut common));
+    assert!(crosses(&sent, from, to));
+    if !wire::rename(&namespace, "right", "old") {
+        return;
+    }
+    assert!(gets_all_back(&mut right, &mut common));
+    let mut links = namespace.links().unwrap();
+    let is_left = (0..1000).any(|_| {
+        right.receive(&mut common, &mut Vec::new());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        !links.interface("old").unwrap().is_promiscuous
+    });
+    assert!(is_left, "the port keeps the interface promiscuous");
+    let before = right.counters();
+    let slot = put(&mut common, &sent);
+    assert_eq!(right.transmit(&mut common, &[slot]), 1);
+    let after = right.counters();
+    assert_eq!(after.lost(Loss::Down), before.lost(Loss::Down) + 1);
+    // Another interface gets the name.
+    wire::connect_as(&namespace, ["far", "right"]);
+    let mut far = PacketPort::open(&namespace, "far", PacketOptions::default()).unwrap();
+    let (from, to) = ((&mut far, &mut own), (&mut right, &mut common));
+    assert!(crosses(&sent, from, to));
+    let (from, to) = ((&mut right, &mut common), (&mut far, &mut own));
+    assert!(crosses(&sent, from, to));
+    assert!(links.interface("right").unwrap().is_promiscuous);
+    for port in [&mut left, &mut far] {
+        port.release(&mut own);
+    }
+    right.release(&mut common);
+    assert_eq!((common.available(), own.available()), (512, 512));
+}
+
+/// The half that sends may be idle for long.
+#[test]
+fn both_halves_leave_an_interface_that_is_renamed() {
+    let namespace = wire::namespace();
+    let (mut into, mut from) = Pool::pair(size(256)).unwrap();
+    let mut common = pool(512);
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let (mut receiving, mut sending) =
+        XdpPort::open_halves(&namespace, "right", &mut into, &from, options).unwrap();
+    if !wire::rename(&namespace, "right", "old") {
+        return;
+    }
+    wire::connect_as(&namespace, ["far", "right"]);
+    let mut left = PacketPort::open(&namespace, "left", PacketOptions::default()).unwrap();
+    let mut far = PacketPort::open(&namespace, "far", PacketOptions::default()).unwrap();
+    let sent = frame(&[], 100);
+    let (near, end) = ((&mut far, &mut common), (&mut receiving, &mut into));
+    assert!(crosses(&sent, near, end));
+    // Its first frame after the change does not leave through the interface that it had before.
+    let (end, near) = ((&mut sending, &mut from), (&mut far, &mut common));
+    assert!(crosses(&sent, end, near));
+    let slots = receive_for(&mut left, &mut common, 1, Span::from_ms(50));
+    assert!(slots.is_empty(), "a frame has left through `old`");
+    sending.release(&mut from);
+    receiving.release(&mut into);
+    assert_eq!((into.available(), from.available()), (256, 256));
+}
+
 #[test]
 fn both_halves_find_an_interface_that_is_made_again() {
     let namespace = wire::namespace();

@@ -190,6 +190,20 @@ impl Links {
         })
     }
 
+    /// Gives an interface another name. Linux before 6.2 requires that it is down.
+    ///
+    /// # Errors
+    /// There is no interface of that name, the new one is in use, or the process lacks the privilege.
+    pub fn rename(&mut self, name: &str, to: &str) -> Result<(), LinkError> {
+        check_name(to)?;
+        let what = format!("rename interface {name:?} to {to:?}");
+        self.change(name, &what, |message| {
+            message
+                .attributes
+                .push(LinkAttribute::IfName(to.to_owned()));
+        })
+    }
+
     /// Gives an interface that is down no link-local address when it is set up, so that it sends no
     /// solicitations of its own. Does nothing if the kernel has no IPv6.
     ///

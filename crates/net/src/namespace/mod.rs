@@ -147,6 +147,14 @@ impl Namespace {
         &self.name
     }
 
+    /// Returns what all handles to this namespace have in common, and no other namespace has.
+    ///
+    /// # Errors
+    /// The process has too many descriptors.
+    pub(crate) fn identity(&self) -> io::Result<(u64, u64)> {
+        identity_of(&File::from(self.descriptor.try_clone()?))
+    }
+
     /// Runs `work` inside, on its own thread, and waits for it. Sockets and files opened there stay
     /// in the namespace wherever they are used later. Panics are passed on. In a process with a
     /// [broker](crate::confine::keep_broker), `work` runs on its thread, and must not start programs.
@@ -227,16 +235,17 @@ impl AsFd for Namespace {
 fn join(namespace: BorrowedFd<'_>) -> io::Result<()> {
     match sys::set_network_namespace(namespace) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            let identity = |file: File| {
-                let metadata = file.metadata()?;
-                io::Result::Ok((metadata.dev(), metadata.ino()))
-            };
             let wanted = File::from(namespace.try_clone_to_owned()?);
-            if identity(wanted)? == identity(sys::network_namespace()?)? {
+            if identity_of(&wanted)? == identity_of(&sys::network_namespace()?)? {
                 return Ok(());
             }
             Err(error)
         }
         result => result,
     }
+}
+
+fn identity_of(namespace: &File) -> io::Result<(u64, u64)> {
+    let metadata = namespace.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }

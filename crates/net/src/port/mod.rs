@@ -9,8 +9,10 @@
 
 mod cache_warmer;
 pub mod choose;
+mod hold;
 mod inject;
 mod messages;
+mod name_watch;
 mod pool;
 mod promiscuous;
 pub mod registry;

@@ -14,14 +14,16 @@ mod ring;
 pub use group::Fanout;
 pub use kind::KIND;
 
+use super::hold::Hold;
 use super::messages::Messages;
+use super::name_watch::NameWatch;
 use super::registry::Playback;
 use super::remedy::remedy;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::errand::{drop_elsewhere, keep_helper};
-use crate::namespace::{LinkError, Namespace, NamespaceError};
+use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError};
 use crate::sys;
 use absence::Absence;
 use group::Member;
@@ -93,6 +95,11 @@ impl PacketOptions {
     const fn vnet_len(&self) -> usize {
         if self.offloads { VnetHeader::LEN } else { 0 }
     }
+
+    /// Returns whether the port requests frames for all addresses.
+    const fn wants_all(&self) -> bool {
+        self.receives && self.promiscuous
+    }
 }
 
 /// The reasons why a packet port cannot be opened.
@@ -104,6 +111,14 @@ pub enum PacketError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The interface is a port by another of its names.
+    #[error("interface {interface:?} is the port {other:?} already: name it once")]
+    Shared {
+        /// The interface.
+        interface: String,
+        /// The other name.
+        other: String,
+    },
     /// The kernel refused a step.
     #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
@@ -128,10 +143,16 @@ pub struct PacketPort {
     /// then on, so that no frame overtakes another of its flow.
     is_segmenting: bool,
     interface: String,
-    /// The interface's index, which changes when the interface is removed and created again.
+    /// The interface's index, which changes when the interface is removed and created again; 0 while the
+    /// sockets are attached to none.
     index: u32,
+    /// Whether the sockets are on an interface that has lost the port's name.
+    is_astray: bool,
+    hold: Hold,
+    watch: NameWatch,
     /// The protocol that the socket is bound to.
     protocol: libc::c_int,
+    options: PacketOptions,
     /// Largest number of frames per system call.
     most: usize,
     /// `Some` while the interface is down or gone.
@@ -141,7 +162,6 @@ pub struct PacketPort {
     vnet_len: usize,
     /// `Some` on interfaces where trains pay off.
     trains: Option<Trains>,
-    sends_trains: bool,
     promiscuity: Promiscuity,
     inward: Inward,
     outgoing: Messages,
@@ -154,11 +174,24 @@ impl PacketPort {
     /// Opens a port on `interface` of `namespace`.
     ///
     /// # Errors
-    /// There is no such interface, or the process lacks CAP_NET_RAW.
+    /// There is no such interface, it is a port by another name, or the process lacks CAP_NET_RAW.
     pub fn open(
         namespace: &Namespace,
         interface: &str,
         options: PacketOptions,
+    ) -> Result<PacketPort, PacketError> {
+        let mut links = namespace.links()?;
+        let link = links.interface(interface)?;
+        let hold = take_hold(namespace, interface, &link, &mut links)?;
+        PacketPort::open_at(namespace, interface, options, Some((&link, hold)))
+    }
+
+    /// Opens a port on an interface that was looked up, or one that is not attached to any.
+    fn open_at(
+        namespace: &Namespace,
+        interface: &str,
+        options: PacketOptions,
+        at: Option<(&Interface, Hold)>,
     ) -> Result<PacketPort, PacketError> {
         let error = |step: &'static str| {
             move |source| PacketError::Kernel {
@@ -168,7 +201,11 @@ impl PacketPort {
                 source,
             }
         };
-        let link = namespace.links()?.interface(interface)?;
+        let (link, hold) = match at {
+            Some((link, hold)) => (Some(link), hold),
+            None => (None, Hold::default()),
+        };
+        let index = link.map_or(0, |link| link.index);
         // With protocol 0 the socket receives nothing until it is bound, so it never sees a frame
         // of another interface.
         let socket = namespace
@@ -193,7 +230,7 @@ impl PacketPort {
         }
         let segmenting = match options.offloads && options.bypass_qdisc {
             true => {
-                let opened = open_segmenting(namespace, link.index, options.send_buffer)?;
+                let opened = open_segmenting(namespace, index, options.send_buffer)?;
                 Some(opened.map_err(error("open a packet socket that segments"))?)
             }
             false => None,
@@ -204,12 +241,14 @@ impl PacketPort {
             .map_err(error("set the size of the send buffer"))?;
         let inward = Inward::open(&socket, &options);
         let protocol = protocol(options.receives);
-        bind(&socket, link.index, protocol).map_err(error("bind the packet socket"))?;
-        if let Some(group) = options.fanout {
+        if link.is_some() {
+            bind(&socket, index, protocol).map_err(error("bind the packet socket"))?;
+        }
+        if let (Some(_), Some(group)) = (link, options.fanout) {
             switch(libc::PACKET_FANOUT, group.value(), "join the fanout group")?;
         }
-        let promiscuity = match options.receives && options.promiscuous {
-            true => Promiscuity::ask_in(&socket, namespace, interface, link.index),
+        let promiscuity = match link.is_some() && options.wants_all() {
+            true => Promiscuity::ask_in(&socket, namespace, interface, index),
             false => Promiscuity::NotAsked,
         };
         // Only now: a caller whose port was refused may go on to a namespace, which only a process of a
@@ -217,8 +256,12 @@ impl PacketPort {
         keep_helper();
         Ok(PacketPort {
             interface: interface.to_owned(),
-            index: link.index,
+            index,
+            is_astray: false,
+            hold,
+            watch: NameWatch::new(),
             protocol,
+            options,
             most: options.batch.max(1),
             absence: None,
             namespace: namespace.try_clone()?,
@@ -226,18 +269,16 @@ impl PacketPort {
                 super_packets: options.offloads,
                 partial_checksums: options.offloads,
                 batch: options.batch.max(1),
-                mtu: link.mtu,
+                mtu: link.map_or(0, |link| link.mtu),
                 kernel_queue: match inward.wants_looks() {
                     true => options.ring,
                     false => socket.recv_buffer_size().unwrap_or(options.receive_buffer),
                 },
             },
             vnet_len: options.vnet_len(),
-            trains: options
-                .trains
-                .then(|| Trains::open(namespace, &link))
-                .flatten(),
-            sends_trains: options.trains,
+            trains: link
+                .filter(|_| options.trains)
+                .and_then(|link| Trains::open(namespace, link)),
             promiscuity,
             inward,
             socket,
@@ -276,7 +317,8 @@ impl PacketPort {
         self.socket.recv_buffer_size()
     }
 
-    /// Continues with a port on new sockets, which arrived at the same place of a new group.
+    /// Continues with a port on new sockets: at the same place of a new group, or for an interface that has
+    /// another name.
     fn continue_with(&mut self, mut new: PacketPort, pool: &mut Pool) {
         self.inward.count_dropped(&self.socket, &mut self.counters);
         self.inward.release(pool);
@@ -367,11 +409,18 @@ impl Port for PacketPort {
     }
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
+        self.follow_name();
         self.look_for_it(pool);
-        let before = into.len();
+        let (before, counters) = (into.len(), self.counters);
         let mut result = self
             .inward
             .receive(&self.socket, pool, &mut self.counters, into);
+        if self.is_astray {
+            // They are from an interface of another name.
+            into.drain(before..).for_each(|slot| pool.free(slot));
+            self.counters = counters;
+            return 0;
+        }
         if self.absence.is_some() && result.is_ok() {
             // The error that the next transmission would return.
             result = self
@@ -401,7 +450,13 @@ impl Port for PacketPort {
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         // On a port that only sends, no other function is called.
+        self.follow_name();
         self.look_for_it(pool);
+        if self.is_astray {
+            self.counters.lose(Loss::Down, slots.len() as u64);
+            slots.iter().for_each(|slot| pool.free(*slot));
+            return slots.len();
+        }
         let mut taken = 0;
         while taken < slots.len() {
             let most = match self.trains {
@@ -423,6 +478,7 @@ impl Port for PacketPort {
     }
 
     fn counters(&mut self) -> Counters {
+        self.follow_name();
         if let Some(trains) = &mut self.trains {
             trains.look(&mut self.counters);
         }
@@ -433,7 +489,7 @@ impl Port for PacketPort {
     fn looks_within(&self) -> Option<Span> {
         match &self.absence {
             Some(absence) => Some(absence.looks_within()),
-            None => self.inward.wants_looks().then_some(LOOK_EVERY),
+            None => self.options.receives.then_some(LOOK_EVERY),
         }
     }
 
@@ -466,6 +522,23 @@ impl AsFd for PacketPort {
 }
 
 const LOOK_EVERY: Span = Span::from_ms(100);
+
+/// Takes an interface for the port `interface`.
+fn take_hold(
+    namespace: &Namespace,
+    interface: &str,
+    link: &Interface,
+    links: &mut Links,
+) -> Result<Hold, PacketError> {
+    let is_named = |other: &str| {
+        let found = links.interface(other);
+        found.is_ok_and(|found| found.index == link.index)
+    };
+    Hold::take(namespace, interface, link.index, is_named).map_err(|other| PacketError::Shared {
+        interface: interface.to_owned(),
+        other,
+    })
+}
 
 /// Counts a frame lost to an error.
 fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {

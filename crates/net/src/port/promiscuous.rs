@@ -83,14 +83,26 @@ pub(super) fn socket(namespace: &Namespace) -> io::Result<Socket> {
 }
 
 fn join(socket: &impl AsFd, index: u32) -> io::Result<()> {
-    let request = libc::packet_mreq {
+    let name = libc::PACKET_ADD_MEMBERSHIP;
+    sys::set_option(socket, libc::SOL_PACKET, name, &request(index)?)
+}
+
+/// Takes the request of a socket for the interface with this index back, if there is one.
+pub(super) fn leave(socket: &impl AsFd, index: u32) {
+    if let Ok(request) = request(index) {
+        let name = libc::PACKET_DROP_MEMBERSHIP;
+        // An interface that was removed has no requests.
+        let _ = sys::set_option(socket, libc::SOL_PACKET, name, &request);
+    }
+}
+
+fn request(index: u32) -> io::Result<libc::packet_mreq> {
+    Ok(libc::packet_mreq {
         mr_ifindex: i32::try_from(index).map_err(io::Error::other)?,
         mr_type: libc::PACKET_MR_PROMISC as _,
         mr_alen: 0,
         mr_address: [0; 8],
-    };
-    let name = libc::PACKET_ADD_MEMBERSHIP;
-    sys::set_option(socket, libc::SOL_PACKET, name, &request)
+    })
 }
 
 #[cfg(test)]
@@ -116,6 +128,21 @@ mod tests {
         );
         assert_eq!(ask("left", left), Promiscuity::On);
         assert_eq!(ask("right", right), Promiscuity::On);
+    }
+
+    #[test]
+    fn a_request_that_is_taken_back_leaves_the_others() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let link = |name| namespace.links().unwrap().interface(name).unwrap();
+        let socket = socket(&namespace).unwrap();
+        for name in ["left", "right"] {
+            let asked = Promiscuity::ask_in(&socket, &namespace, name, link(name).index);
+            assert_eq!(asked, Promiscuity::On);
+        }
+        leave(&socket, link("left").index);
+        assert!(!link("left").is_promiscuous && link("right").is_promiscuous);
     }
 
     #[test]

@@ -23,13 +23,15 @@ mod socket;
 pub use kind::KIND;
 pub use options::{XdpError, XdpMode, XdpOptions};
 
+use super::hold::Hold;
+use super::name_watch::NameWatch;
 use super::pool::SLOT_LEN;
 use super::promiscuous;
 use super::registry::Playback;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::errand::keep_helper;
-use crate::namespace::{Interface, Namespace};
+use crate::namespace::{Interface, Links, Namespace};
 use absence::{Absence, Rings};
 use exchange::Exchange;
 use program::Programs;
@@ -60,6 +62,11 @@ pub struct XdpPort {
     descriptor: Arc<OwnedFd>,
     namespace: Namespace,
     interface: String,
+    /// The index of the interface to which the sockets were attached last.
+    index: u32,
+    /// The halves of an interface share it.
+    hold: Hold,
+    watch: NameWatch,
     options: XdpOptions,
     mode: XdpMode,
     capabilities: Capabilities,
@@ -163,7 +170,8 @@ impl XdpPort {
             namespace: namespace.name().to_owned(),
             source,
         };
-        let link = namespace.links()?.interface(interface)?;
+        let mut links = namespace.links()?;
+        let link = links.interface(interface)?;
         if link.mtu > XdpPort::MOST_MTU {
             return Err(XdpError::Mtu {
                 interface: interface.to_owned(),
@@ -184,6 +192,7 @@ impl XdpPort {
                 },
             });
         }
+        let hold = take_hold(namespace, interface, &link, &mut links)?;
         let memory = pool.slot_memory();
         let Connected {
             inward,
@@ -206,6 +215,9 @@ impl XdpPort {
             place,
             namespace: namespace.try_clone()?,
             interface: interface.to_owned(),
+            index: link.index,
+            hold,
+            watch: NameWatch::new(),
             options,
             mode,
             capabilities: Capabilities {
@@ -264,6 +276,8 @@ impl XdpPort {
             place: receiving.place.clone(),
             namespace: namespace_again,
             interface: interface.to_owned(),
+            hold: receiving.hold.clone(),
+            watch: NameWatch::new(),
             pool: from.area().address(),
             base: from.area().offset(),
             lent: vec![Lent::No; from.area().len() / SLOT_LEN].into(),
@@ -437,6 +451,7 @@ impl Port for XdpPort {
 
     fn receive(&mut self, pool: &mut Pool, into: &mut Vec<Slot>) -> usize {
         self.assert_pool(pool);
+        self.follow_name(pool);
         self.follow_other_half(pool);
         self.collect_sent(pool);
         if self.has_rest {
@@ -516,6 +531,7 @@ impl Port for XdpPort {
 
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.assert_pool(pool);
+        self.follow_name(pool);
         self.collect_sent(pool);
         if self.trains.is_none() {
             return self.transmit_frames(pool, slots);
@@ -599,6 +615,23 @@ impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Takes an interface for the port `interface`.
+fn take_hold(
+    namespace: &Namespace,
+    interface: &str,
+    link: &Interface,
+    links: &mut Links,
+) -> Result<Hold, XdpError> {
+    let is_named = |other: &str| {
+        let found = links.interface(other);
+        found.is_ok_and(|found| found.index == link.index)
+    };
+    Hold::take(namespace, interface, link.index, is_named).map_err(|other| XdpError::Shared {
+        interface: interface.to_owned(),
+        other,
+    })
 }
 
 /// Frees a slot that was lent to the kernel.

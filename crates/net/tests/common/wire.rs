@@ -3,7 +3,7 @@
 use super::{mac, require_privilege};
 use sluice_core::{Span, Time};
 use sluice_net::Clock;
-use sluice_net::namespace::{Namespace, VethEnd, create_veth};
+use sluice_net::namespace::{LinkError, Namespace, VethEnd, create_veth};
 use sluice_net::port::{Interest, Pool, Port, Slot, Spin, Waiter, Watch};
 use sluice_wire::frame::VnetHeader;
 use std::os::fd::AsFd;
@@ -19,15 +19,34 @@ pub fn namespace() -> Namespace {
 
 /// Creates `left` and `right` and sets both up.
 pub fn connect(namespace: &Namespace) {
+    connect_as(namespace, ["left", "right"]);
+}
+
+/// Creates two connected interfaces and sets both up.
+pub fn connect_as(namespace: &Namespace, [one, other]: [&str; 2]) {
     let end = |name, number| VethEnd {
         namespace,
         name,
         mac: mac(number),
     };
-    create_veth(end("left", 1), end("right", 2)).unwrap();
+    create_veth(end(one, 1), end(other, 2)).unwrap();
     let mut links = namespace.links().unwrap();
-    links.set_up("left", true).unwrap();
-    links.set_up("right", true).unwrap();
+    links.set_up(one, true).unwrap();
+    links.set_up(other, true).unwrap();
+}
+
+/// Renames an interface that is up. Returns whether the kernel can do that.
+pub fn rename(namespace: &Namespace, name: &str, to: &str) -> bool {
+    match namespace.links().unwrap().rename(name, to) {
+        Err(LinkError::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EBUSY) => {
+            eprintln!("NOT SHOWN: this needs Linux 6.2, which renames interfaces that are up");
+            false
+        }
+        result => {
+            result.unwrap();
+            true
+        }
+    }
 }
 
 /// A frame of an experimental type (IEEE 802, 0x88b5), so that no stack answers it.

@@ -57,6 +57,11 @@ const SITES: &[(&str, &str, &str)] = &[
         "namespace",
     ),
     (
+        "namespace/mod.rs",
+        "identity",
+        "(ports of a namespace that is not recognised take no interface from each other)",
+    ),
+    (
         "namespace/offload.rs",
         "ethtool_socket ethtool_call",
         "links",
@@ -92,7 +97,12 @@ const SITES: &[(&str, &str, &str)] = &[
         "bind_queue converse netfilter_socket send receive",
         "nfqueue",
     ),
-    ("port/packet.rs", "open open_segmenting", "packet"),
+    (
+        "port/name_watch.rs",
+        "look",
+        "(without a handle of the namespace, it is asked later)",
+    ),
+    ("port/packet.rs", "open_at open_segmenting", "packet"),
     ("port/packet.rs", "group", "group"),
     ("port/packet/absence.rs", "look_for_it", "packet returns"),
     ("port/packet/inward.rs", "count_dropped", "packet"),
@@ -114,6 +124,11 @@ const SITES: &[(&str, &str, &str)] = &[
     ),
     ("port/pcap/scan.rs", "open", "pcap"),
     ("port/promiscuous.rs", "join", "packet"),
+    (
+        "port/promiscuous.rs",
+        "leave",
+        "(an interface that is gone has no requests)",
+    ),
     ("port/promiscuous.rs", "socket", "xdp"),
     (
         "port/remedy.rs",

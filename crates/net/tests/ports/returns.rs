@@ -1,4 +1,4 @@
-//! Super-packets on an interface that does not segment them, and that is removed and made again.
+//! Interfaces that are removed and made again, or renamed.
 
 use super::*;
 use sluice_net::port::Slot;
@@ -61,4 +61,94 @@ fn super_packets_cross_again_after_an_interface_is_made_again() {
     let counters = wire.ports[0].counters();
     assert_eq!(counters.lost(Loss::Refused), 0, "{counters:?}");
     assert!(counters.lost(Loss::Down) >= 2, "{counters:?}");
+}
+
+/// Returns whether a frame that one port sends arrives at another one, within 2 s.
+fn crosses(pool: &mut Pool, sent: &[u8], from: &mut PacketPort, to: &mut PacketPort) -> bool {
+    (0..100).any(|_| {
+        let slot = put(pool, sent);
+        assert_eq!(from.transmit(pool, &[slot]), 1);
+        let slots = receive_for(to, pool, 1, Span::from_ms(20));
+        take_first(pool, slots).as_deref() == Some(sent)
+    })
+}
+
+/// Four ports with these settings leave most slots of the pool free.
+fn small() -> PacketOptions {
+    PacketOptions {
+        batch: 4,
+        ..PacketOptions::default()
+    }
+}
+
+/// Rules, the status and events speak of the name, so a port is its name.
+#[test]
+fn a_port_leaves_an_interface_that_is_renamed_and_takes_the_next_of_its_name() {
+    let mut wire = Wire::new(small());
+    let sent = frame(&[], 100);
+    assert_eq!(wire.send(&sent), 1);
+    assert_eq!(wire.next(), Some(sent.clone()));
+    if !wire::rename(&wire.namespace, "left", "old") {
+        return;
+    }
+    let mut links = wire.namespace.links().unwrap();
+    let is_left = (0..1000).any(|_| {
+        wire.ports[0].receive(&mut wire.pool, &mut Vec::new());
+        std::thread::sleep(Duration::from_millis(5));
+        !links.interface("old").unwrap().is_promiscuous
+    });
+    assert!(is_left, "the port keeps the interface promiscuous");
+    let before = wire.ports[0].counters();
+    assert_eq!(wire.send(&sent), 1);
+    let after = wire.ports[0].counters();
+    assert_eq!(after.lost(Loss::Down), before.lost(Loss::Down) + 1);
+    assert_eq!(after.sent, before.sent);
+    let [left, right] = &mut wire.ports;
+    let slot = put(&mut wire.pool, &sent);
+    assert_eq!(right.transmit(&mut wire.pool, &[slot]), 1);
+    let slots = receive_for(left, &mut wire.pool, 1, Span::from_ms(50));
+    assert!(slots.is_empty(), "it is from the interface `old`");
+    // Another interface gets the name.
+    wire::connect_as(&wire.namespace, ["left", "far"]);
+    let mut far = PacketPort::open(&wire.namespace, "far", small()).unwrap();
+    assert!(crosses(&mut wire.pool, &sent, left, &mut far));
+    assert!(crosses(&mut wire.pool, &sent, &mut far, left));
+    assert!(links.interface("left").unwrap().is_promiscuous);
+    assert!(!links.interface("old").unwrap().is_promiscuous);
+    for port in [left, right, &mut far] {
+        port.release(&mut wire.pool);
+    }
+    assert_eq!(wire.pool.available(), 64);
+}
+
+/// The port that notices it second has no chance to do so before: nobody calls it.
+#[test]
+fn two_ports_whose_interfaces_exchange_their_names_never_share_one() {
+    let mut wire = Wire::new(small());
+    wire::connect_as(&wire.namespace, ["other", "far"]);
+    let open = |name| PacketPort::open(&wire.namespace, name, small()).unwrap();
+    let (mut other, mut far) = (open("other"), open("far"));
+    let [left, right] = &mut wire.ports;
+    let (sent, pool) = (frame(&[], 100), &mut wire.pool);
+    assert!(crosses(pool, &sent, left, right) && crosses(pool, &sent, &mut other, &mut far));
+    for (name, to) in [("left", "old"), ("other", "left"), ("old", "other")] {
+        if !wire::rename(&wire.namespace, name, to) {
+            return;
+        }
+    }
+    assert!(crosses(pool, &sent, left, &mut far));
+    let slot = put(pool, &sent);
+    assert_eq!(far.transmit(pool, &[slot]), 1);
+    let slots = receive(left, pool, 1);
+    assert_eq!(take_first(pool, slots), Some(sent.clone()));
+    let slots = receive_for(&mut other, pool, 1, Span::from_ms(50));
+    assert!(slots.is_empty(), "the interface belongs to `left` now");
+    // Frames of the other length may wait since before the change.
+    let later = frame(&[], 200);
+    assert!(crosses(pool, &later, &mut other, right));
+    assert!(crosses(pool, &later, right, &mut other));
+    for port in [left, right, &mut other, &mut far] {
+        port.release(pool);
+    }
+    assert_eq!(pool.available(), 64);
 }

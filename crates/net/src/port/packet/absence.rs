@@ -4,11 +4,16 @@
 //! interface cannot send (`packet_notifier` and `packet_snd` in Linux's net/packet/af_packet.c). The
 //! interface may come back under the same name, with another index. Asking for it and attaching to it
 //! may take long, so the [helper](crate::errand) does both.
+//!
+//! The kernel does not detach a socket from an interface that gets another name. A port leaves such an
+//! interface by itself: it gets new sockets.
 
+use super::super::hold::Hold;
+use super::super::name_watch::Seen;
 use super::super::trains::Trains;
 use super::super::{Pool, Promiscuity};
 use super::group::Member;
-use super::{LOOK_EVERY, PacketPort, bind, is_bound, protocol};
+use super::{LOOK_EVERY, PacketOptions, PacketPort, bind, is_bound, protocol, take_hold};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
 use crate::sys;
@@ -37,7 +42,24 @@ impl Absence {
 }
 
 /// The connection that the helper used, and what it found.
-type Answer = (Option<Links>, Option<Found>);
+type Answer = (Option<Links>, Sought);
+
+/// The end of a search.
+#[derive(Default)]
+struct Sought {
+    found: Option<Found>,
+    /// New sockets that are attached to no interface, for a port that has left its own.
+    unattached: Option<Box<PacketPort>>,
+}
+
+/// Why a search found nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// There is no interface of this name.
+    Name,
+    /// The port cannot attach to it at present, or the kernel did not say.
+    Access,
+}
 
 /// What the helper needs to find an interface and to attach the sockets to it.
 struct Search {
@@ -47,14 +69,16 @@ struct Search {
     interface: String,
     index: u32,
     protocol: libc::c_int,
-    sends_trains: bool,
-    is_promiscuous: bool,
+    options: PacketOptions,
+    /// Whether the sockets are on an interface of another name.
+    is_astray: bool,
     member: Option<Member>,
 }
 
 /// An interface that the sockets are attached to.
 struct Found {
     link: Interface,
+    hold: Hold,
     /// `None` if the sockets were attached before.
     promiscuity: Option<Promiscuity>,
     /// `Some` if the interface is up and trains pay off.
@@ -64,39 +88,87 @@ struct Found {
 }
 
 impl Search {
+    fn run(&self, links: &mut Links) -> Sought {
+        let found = self.attach(links);
+        let is_left = match &found {
+            Ok(_) => false,
+            // An interface that is down may have got another name.
+            Err(Missing::Name) => self.is_astray || self.has_interface(),
+            Err(Missing::Access) => self.is_astray,
+        };
+        let open = || {
+            let opened = PacketPort::open_at(&self.namespace, &self.interface, self.options, None);
+            opened.ok().map(Box::new)
+        };
+        Sought {
+            unattached: is_left.then(open).flatten(),
+            found: found.ok(),
+        }
+    }
+
+    /// Returns whether the sockets are still attached to an interface.
+    fn has_interface(&self) -> bool {
+        self.index > 0 && is_bound(&self.socket, self.index)
+    }
+
     /// Looks for the interface under its name; its index may be another one.
-    fn run(&self, links: &mut Links) -> Option<Found> {
-        let link = links.interface(&self.interface).ok()?;
+    fn attach(&self, links: &mut Links) -> Result<Found, Missing> {
+        let link = links.interface(&self.interface);
+        let link = link.map_err(|error| match error.is_absence() {
+            true => Missing::Name,
+            false => Missing::Access,
+        })?;
+        let hold = take_hold(&self.namespace, &self.interface, &link, links);
+        let hold = hold.map_err(|_| Missing::Access)?;
         let mut promiscuity = None;
+        let is_astray = self.is_astray || link.index != self.index && self.has_interface();
         // An interface that was moved away and back may keep its index, but the sockets were detached
         // from it.
         let is_there = |socket: &Socket| is_bound(socket, link.index);
         let is_attached = link.index == self.index
             && is_there(&self.socket)
-            && self.segmenting.as_ref().is_none_or(is_there);
-        if let Some(member) = self.member.as_ref().filter(|_| !is_attached) {
-            let anew = member.reopen(&self.namespace, &link)?;
-            return Some(Found {
+            && self.segmenting.as_ref().is_none_or(is_there)
+            && !is_astray;
+        let anew = match &self.member {
+            Some(member) if !is_attached => {
+                let reopened = member.reopen(&self.namespace, &link);
+                Some(reopened.ok_or(Missing::Access)?)
+            }
+            None if is_astray => {
+                let at = Some((&link, hold.clone()));
+                let opened =
+                    PacketPort::open_at(&self.namespace, &self.interface, self.options, at);
+                Some(opened.map_err(|_| Missing::Access)?)
+            }
+            _ => None,
+        };
+        if let Some(anew) = anew {
+            return Ok(Found {
                 link,
+                hold,
                 promiscuity,
                 trains: None,
                 anew: Some(Box::new(anew)),
             });
         }
         if !is_attached {
+            let bind = |socket: &Socket, protocol| {
+                bind(socket, link.index, protocol).map_err(|_| Missing::Access)
+            };
             if let Some(segmenting) = &self.segmenting {
-                bind(segmenting, link.index, protocol(false)).ok()?;
+                bind(segmenting, protocol(false))?;
             }
-            bind(&self.socket, link.index, self.protocol).ok()?;
+            bind(&self.socket, self.protocol)?;
             let look = || links.interface(&self.interface);
             let ask = || Promiscuity::ask(&self.socket, link.index, look);
-            promiscuity = self.is_promiscuous.then(ask);
+            promiscuity = self.options.wants_all().then(ask);
         }
-        let trains = (self.sends_trains && link.is_up)
+        let trains = (self.options.trains && link.is_up)
             .then(|| Trains::open(&self.namespace, &link))
             .flatten();
-        Some(Found {
+        Ok(Found {
             link,
+            hold,
             promiscuity,
             trains,
             anew: None,
@@ -105,6 +177,30 @@ impl Search {
 }
 
 impl PacketPort {
+    /// Leaves the interface if it has another name now, or if a port of its new name has taken it.
+    pub(super) fn follow_name(&mut self) {
+        if self.hold.is_lost() {
+            self.leave();
+        }
+        if self.absence.is_some() {
+            self.watch.forget();
+            return;
+        }
+        match self.watch.look(&self.namespace, &self.interface) {
+            None => {}
+            Some(Seen::Interface(link)) if link.index == self.index => {}
+            Some(_) => self.leave(),
+        }
+    }
+
+    /// Neither sends nor receives until the helper has opened new sockets.
+    fn leave(&mut self) {
+        self.hold.give_up();
+        self.is_astray = true;
+        // What the helper finds at this moment is for the old sockets.
+        self.absence.get_or_insert_default().errors += 1;
+    }
+
     /// Lets the helper check, ten times a second, whether an interface that was lost is back, or
     /// uses its answer.
     pub(super) fn look_for_it(&mut self, pool: &mut Pool) {
@@ -115,10 +211,13 @@ impl PacketPort {
             match answer.poll() {
                 Err(NotDone::Pending) => absence.search = Some((answer, errors)),
                 Err(NotDone::Failed) => {}
-                Ok((links, found)) => {
+                Ok((links, sought)) => {
                     absence.links = links;
                     let is_current = absence.errors == errors;
-                    if let Some(found) = found {
+                    if let Some(unattached) = sought.unattached {
+                        self.continue_with(*unattached, pool);
+                    }
+                    if let Some(found) = sought.found {
                         self.attach(found, is_current, pool);
                     }
                 }
@@ -144,15 +243,15 @@ impl PacketPort {
             interface: self.interface.clone(),
             index: self.index,
             protocol: self.protocol,
-            sends_trains: self.sends_trains,
-            is_promiscuous: self.promiscuity != Promiscuity::NotAsked,
+            options: self.options,
+            is_astray: self.is_astray,
             member: self.member.clone(),
         };
         let links = absence.links.take();
         let answer = Errand::send(move || {
             let mut links = links.or_else(|| search.namespace.links().ok());
-            let found = links.as_mut().and_then(|links| search.run(links));
-            (links, found)
+            let sought = links.as_mut().map(|links| search.run(links));
+            (links, sought.unwrap_or_default())
         });
         absence.search = Some((answer, absence.errors));
     }
@@ -162,12 +261,13 @@ impl PacketPort {
     fn attach(&mut self, found: Found, is_current: bool, pool: &mut Pool) {
         if let Some(anew) = found.anew {
             self.continue_with(*anew, pool);
-            if is_current {
+            if is_current && found.link.is_up {
                 self.absence = None;
             }
             return;
         }
         self.index = found.link.index;
+        self.hold = found.hold;
         self.capabilities.mtu = found.link.mtu;
         if let Some(promiscuity) = found.promiscuity {
             self.promiscuity = promiscuity;
@@ -191,7 +291,6 @@ const ANSWER_WITHIN: Span = Span::from_ms(5);
 
 #[cfg(test)]
 mod tests {
-    use super::super::PacketOptions;
     use super::*;
     use crate::errand::{self, hold_helper};
     use crate::port::live::{self, frame, receive_one, send_one};
@@ -261,6 +360,7 @@ mod tests {
         let refused = Promiscuity::Refused("a test".to_owned());
         let found = Found {
             link: namespace.links().unwrap().interface("left").unwrap(),
+            hold: Hold::default(),
             promiscuity: Some(refused.clone()),
             trains: None,
             anew: None,

@@ -10,12 +10,14 @@
 //! The kernel owns the port's slots until the old sockets are closed.
 
 use super::socket::{Connected, Outward, Place, connect, wake_receive};
-use super::{Lent, Part, XdpOptions, XdpPort, open_trains, take_back_and_free};
+use super::{Lent, Part, XdpOptions, XdpPort, open_trains, take_back_and_free, take_hold};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
+use crate::port::hold::Hold;
+use crate::port::name_watch::Seen;
 use crate::port::pool::SlotMemory;
 use crate::port::trains::Trains;
-use crate::port::{Loss, Pool, Port as _, Promiscuity, Slot};
+use crate::port::{Loss, Pool, Port as _, Promiscuity, Slot, promiscuous};
 use crate::sys;
 use sluice_core::Span;
 use socket2::Socket;
@@ -27,6 +29,7 @@ use std::time::Duration;
 pub(super) struct Rings {
     outward: Outward,
     link: Interface,
+    hold: Hold,
     trains: Option<Trains>,
 }
 
@@ -62,6 +65,8 @@ type Answer = (Option<Links>, Option<Found>);
 struct Search {
     namespace: Namespace,
     interface: String,
+    /// The interface that the port has left.
+    index: u32,
     place: Place,
     memory: SlotMemory,
     options: XdpOptions,
@@ -71,6 +76,7 @@ struct Search {
 /// An interface on which sockets are open.
 struct Found {
     link: Interface,
+    hold: Hold,
     connected: Connected,
     promiscuity: Option<Promiscuity>,
     trains: Option<Trains>,
@@ -78,6 +84,10 @@ struct Found {
 
 impl Search {
     fn run(&self, links: &mut Links) -> Option<Found> {
+        // It may exist, with another name.
+        if let Some(socket) = &self.promiscuous {
+            promiscuous::leave(socket, self.index);
+        }
         let link = links.interface(&self.interface).ok()?;
         let queues = self.namespace.receive_queues(&self.interface);
         // While it is down, nothing can be sent.
@@ -85,6 +95,7 @@ impl Search {
         if !link.is_up || link.mtu > XdpPort::MOST_MTU || is_other {
             return None;
         }
+        let hold = take_hold(&self.namespace, &self.interface, &link, links).ok()?;
         let connected = self
             .namespace
             .enter(|| connect(link.index, &self.place, &self.memory, self.options, 0))
@@ -97,6 +108,7 @@ impl Search {
         let trains = open_trains(&self.namespace, &link, self.options, connected.mode);
         Some(Found {
             link,
+            hold,
             connected,
             promiscuity,
             trains,
@@ -105,6 +117,23 @@ impl Search {
 }
 
 impl XdpPort {
+    /// Leaves the interface if it has another name now, if a port of its new name has taken it, or if the
+    /// other half has left it.
+    pub(super) fn follow_name(&mut self, pool: &mut Pool) {
+        if self.inward.is_none() && self.outward.is_none() {
+            self.watch.forget();
+            return;
+        }
+        let is_other = match self.watch.look(&self.namespace, &self.interface) {
+            None => false,
+            Some(Seen::Interface(link)) => link.index != self.index,
+            Some(Seen::Nothing) => true,
+        };
+        if is_other || self.hold.is_lost() {
+            self.lose_interface(pool);
+        }
+    }
+
     /// Gives up the rings of both halves if the sending half has given up its own.
     pub(super) fn follow_other_half(&mut self, pool: &mut Pool) {
         let is_wanted = matches!(&self.part, Part::Receives(exchange) if exchange.is_wanted());
@@ -160,6 +189,7 @@ impl XdpPort {
 
     /// Lets the helper close the sockets, and counts the frames that were not sent as lost.
     pub(super) fn lose_interface(&mut self, pool: &mut Pool) {
+        self.hold.give_up();
         self.collect_sent(pool);
         self.counters = self.counters();
         let rings = self.take_rings();
@@ -201,6 +231,8 @@ impl XdpPort {
     /// Sends through new rings.
     fn send_through(&mut self, rings: Rings) {
         self.outward = Some(rings.outward);
+        self.hold = rings.hold;
+        self.index = rings.link.index;
         self.capabilities.mtu = rings.link.mtu;
         drop_elsewhere(std::mem::replace(&mut self.trains, rings.trains));
         if let Some(trains) = &mut self.trains {
@@ -230,6 +262,7 @@ impl XdpPort {
         let search = Search {
             namespace,
             interface: self.interface.clone(),
+            index: self.index,
             place: self.place.clone(),
             memory: pool.slot_memory(),
             options: self.options,
@@ -252,6 +285,8 @@ impl XdpPort {
         self.descriptor = Arc::clone(&inward.socket);
         self.inward = Some(inward);
         self.mode = mode;
+        self.hold = found.hold;
+        self.index = found.link.index;
         self.capabilities.mtu = found.link.mtu;
         if let Some(promiscuity) = found.promiscuity {
             self.promiscuous.1 = promiscuity;
@@ -259,6 +294,7 @@ impl XdpPort {
         let rings = Rings {
             outward,
             link: found.link,
+            hold: self.hold.clone(),
             trains: found.trains,
         };
         match &self.part {

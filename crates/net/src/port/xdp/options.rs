@@ -69,6 +69,14 @@ pub enum XdpError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The interface is a port by another of its names.
+    #[error("interface {interface:?} is the port {other:?} already: name it once")]
+    Shared {
+        /// The interface.
+        interface: String,
+        /// The other name.
+        other: String,
+    },
     /// The packets of the interface do not fit a slot.
     #[error("interface {interface:?} has an MTU of {mtu}, but AF_XDP supports at most {most}")]
     Mtu {

@@ -1,0 +1,85 @@
+//! Whether the interface of a port still has the port's name, and why a port cannot attach to one.
+//!
+//! A port is its name: rules, the status and events speak of this name. An interface that gets another
+//! name raises no error at the sockets on it. So the helper looks the name up twice a second.
+
+use crate::errand::{Errand, NotDone};
+use crate::namespace::{Interface, LinkError, Links, Namespace};
+use crate::sys;
+
+/// The regular question for the interface of a name.
+pub(super) struct NameWatch {
+    next_ns: u64,
+    links: Option<Links>,
+    asked: Option<Errand<Answer>>,
+}
+
+/// The connection that the helper used, and what the kernel said.
+type Answer = (Option<Links>, Option<Seen>);
+
+/// What has the name.
+pub(super) enum Seen {
+    Interface(Interface),
+    Nothing,
+}
+
+impl NameWatch {
+    /// Creates a watch that asks for the first time after the usual interval.
+    pub(super) fn new() -> NameWatch {
+        NameWatch {
+            next_ns: sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE) + EVERY_NS,
+            links: None,
+            asked: None,
+        }
+    }
+
+    /// Lets the helper look up the name, or returns its answer, if there is one.
+    pub(super) fn look(&mut self, namespace: &Namespace, interface: &str) -> Option<Seen> {
+        if let Some(asked) = self.asked.take() {
+            match asked.poll() {
+                Err(NotDone::Pending) => self.asked = Some(asked),
+                Err(NotDone::Failed) => {}
+                Ok((links, seen)) => {
+                    self.links = links;
+                    return seen;
+                }
+            }
+            return None;
+        }
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
+        if now_ns < self.next_ns {
+            return None;
+        }
+        self.next_ns = now_ns + EVERY_NS;
+        let links = self.links.take();
+        let namespace = match links {
+            Some(_) => None,
+            None => Some(namespace.try_clone().ok()?),
+        };
+        let interface = interface.to_owned();
+        self.asked = Some(Errand::send(move || {
+            let mut links = links.or_else(|| namespace?.links().ok());
+            let found = links.as_mut().map(|links| links.interface(&interface));
+            let seen = found.and_then(seen_in);
+            // After an error, the next question has a connection of its own.
+            (links.filter(|_| seen.is_some()), seen)
+        }));
+        None
+    }
+
+    /// Takes no notice of the answer that is under way: it may be about an interface that the port has
+    /// left.
+    pub(super) fn forget(&mut self) {
+        self.asked = None;
+    }
+}
+
+/// Returns what the kernel said; `None` if it did not say.
+fn seen_in(found: Result<Interface, LinkError>) -> Option<Seen> {
+    match found {
+        Ok(link) => Some(Seen::Interface(link)),
+        Err(error) => error.is_absence().then_some(Seen::Nothing),
+    }
+}
+
+const EVERY_NS: u64 = 500_000_000;
