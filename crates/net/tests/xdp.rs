@@ -408,6 +408,26 @@ fn a_port_leaves_an_interface_that_is_renamed_and_takes_the_next_of_its_name() {
     assert_eq!((common.available(), own.available()), (512, 512));
 }
 
+#[test]
+fn a_frame_above_a_new_mtu_is_counted() {
+    let mut common = pool(512);
+    let (namespace, _left, mut right) = ports(&mut common, XdpOptions::default());
+    assert_eq!(right.capabilities().mtu, 1500);
+    namespace.links().unwrap().set_mtu("right", 1280).unwrap();
+    let is_known = (0..1000).any(|_| {
+        right.receive(&mut common, &mut Vec::new());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        right.capabilities().mtu == 1280
+    });
+    assert!(is_known);
+    // 1280 bytes behind an Ethernet header with two tags, and one more: 14 + 8 + 1280 + 1.
+    for (length, too_long) in [(1288, 0), (1289, 1)] {
+        let slot = put(&mut common, &frame(&[], length));
+        assert_eq!(right.transmit(&mut common, &[slot]), 1);
+        assert_eq!(right.counters().lost(Loss::TooLong), too_long);
+    }
+}
+
 /// The half that sends may be idle for long.
 #[test]
 fn both_halves_leave_an_interface_that_is_renamed() {

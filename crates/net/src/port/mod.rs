@@ -185,7 +185,8 @@ pub struct Capabilities {
     /// Largest number of frames of the next [`Port::receive`]. If it returns that many, more may
     /// wait.
     pub batch: usize,
-    /// Largest network packet when the port was opened.
+    /// Largest network packet. Ports of the kinds `packet` and `xdp` know a change within half a second;
+    /// 0 while such a port has no interface to attach to.
     pub mtu: u32,
     /// Bytes of the kernel's memory for frames that the port has not received yet; 0 if the port has no
     /// such memory of its own.

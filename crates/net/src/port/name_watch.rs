@@ -1,7 +1,8 @@
 //! Whether the interface of a port still has the port's name, and why a port cannot attach to one.
 //!
 //! A port is its name: rules, the status and events speak of this name. An interface that gets another
-//! name raises no error at the sockets on it. So the helper looks the name up twice a second.
+//! name raises no error at the sockets on it, nor does another MTU. So the helper looks the name up twice
+//! a second.
 
 use crate::errand::{Errand, NotDone};
 use crate::namespace::{Interface, LinkError, Links, Namespace};

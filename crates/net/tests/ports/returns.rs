@@ -152,3 +152,17 @@ fn two_ports_whose_interfaces_exchange_their_names_never_share_one() {
     }
     assert_eq!(pool.available(), 64);
 }
+
+#[test]
+fn a_port_knows_a_new_mtu_of_its_interface() {
+    let mut wire = Wire::new(small());
+    assert_eq!(wire.ports[0].capabilities().mtu, 1500);
+    let mut links = wire.namespace.links().unwrap();
+    links.set_mtu("left", 1280).unwrap();
+    let is_known = (0..1000).any(|_| {
+        wire.ports[0].receive(&mut wire.pool, &mut Vec::new());
+        std::thread::sleep(Duration::from_millis(5));
+        wire.ports[0].capabilities().mtu == 1280
+    });
+    assert!(is_known);
+}

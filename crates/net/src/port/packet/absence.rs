@@ -188,7 +188,9 @@ impl PacketPort {
         }
         match self.watch.look(&self.namespace, &self.interface) {
             None => {}
-            Some(Seen::Interface(link)) if link.index == self.index => {}
+            Some(Seen::Interface(link)) if link.index == self.index => {
+                self.capabilities.mtu = link.mtu;
+            }
             Some(_) => self.leave(),
         }
     }

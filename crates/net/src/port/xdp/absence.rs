@@ -126,8 +126,11 @@ impl XdpPort {
         }
         let is_other = match self.watch.look(&self.namespace, &self.interface) {
             None => false,
-            Some(Seen::Interface(link)) => link.index != self.index,
-            Some(Seen::Nothing) => true,
+            Some(Seen::Interface(link)) if link.index == self.index => {
+                self.capabilities.mtu = link.mtu;
+                false
+            }
+            Some(_) => true,
         };
         if is_other || self.hold.is_lost() {
             self.lose_interface(pool);
