@@ -81,6 +81,8 @@ pub struct XdpPort {
     ready: u32,
     most_ready: u32,
     counters: Counters,
+    /// Frames that came before there were slots for them, since the sockets were opened.
+    unready: u64,
     next_look_ns: u64,
     absence: Absence,
     /// The socket that keeps the interface promiscuous, if there is one, and the outcome.
@@ -234,11 +236,16 @@ impl XdpPort {
             ready: 0,
             most_ready: options.ready.min(options.ring),
             counters: Counters::default(),
+            unready: 0,
             next_look_ns: 0,
             absence: Absence::default(),
             promiscuous,
         };
         port.refill(pool);
+        if let Some(Err(failed)) = port.inward.as_ref().map(Inward::open) {
+            port.release(pool);
+            return Err(error(failed));
+        }
         // Not before, as in the packet port.
         keep_helper();
         Ok(port)
@@ -561,7 +568,9 @@ impl Port for XdpPort {
         let seen = self.inward.as_ref();
         if let Some(seen) = seen.and_then(|inward| statistics(&inward.socket)) {
             // A frame for which the fill ring has no slot counts in both of the first two.
-            counters.lose(Loss::NoSlot, seen.rx_fill_ring_empty_descs);
+            let no_slot = seen.rx_fill_ring_empty_descs;
+            counters.lose(Loss::Down, self.unready);
+            counters.lose(Loss::NoSlot, no_slot.saturating_sub(self.unready));
             let other = seen
                 .rx_dropped
                 .saturating_sub(seen.rx_fill_ring_empty_descs);

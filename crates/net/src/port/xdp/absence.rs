@@ -9,7 +9,7 @@
 //! Closing old sockets and opening new ones takes long, so the [helper](crate::errand) does both.
 //! The kernel owns the port's slots until the old sockets are closed.
 
-use super::socket::{Connected, Outward, Place, connect, wake_receive};
+use super::socket::{Connected, Outward, Place, connect, statistics, wake_receive};
 use super::{Lent, Part, XdpOptions, XdpPort, open_trains, take_back_and_free, take_hold};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
@@ -101,6 +101,7 @@ impl Search {
             .enter(|| connect(link.index, &self.place, &self.memory, self.options, 0))
             .ok()?
             .ok()?;
+        connected.inward.open().ok()?;
         let socket = self.promiscuous.as_ref();
         let look = || links.interface(&self.interface);
         let promiscuity = socket.map(|socket| Promiscuity::ask(socket, link.index, look));
@@ -305,6 +306,11 @@ impl XdpPort {
             _ => self.send_through(rings),
         }
         self.refill(pool);
+        // The helper has let frames in, but the slots are the loop's. So the first frames found none,
+        // however many are free.
+        let inward = self.inward.as_ref();
+        let seen = inward.and_then(|inward| statistics(&inward.socket));
+        self.unready = seen.map_or(0, |seen| seen.rx_fill_ring_empty_descs);
     }
 }
 
@@ -362,6 +368,53 @@ mod tests {
         });
         send_one(&mut left, &mut pool, &frame(2));
         assert_eq!(receive_one(&mut right), frame(2));
+        left.release(&mut pool);
+        assert_eq!(pool.available(), 256);
+    }
+
+    #[test]
+    fn frames_that_come_before_there_are_slots_do_not_count_as_a_full_pool() {
+        let Some(namespace) = live::wire() else {
+            return;
+        };
+        let _alone = errand::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let size = PoolSize {
+            slots: 256,
+            large: 1,
+        };
+        let mut pool = Pool::new(size).unwrap();
+        let options = XdpOptions {
+            ready: 64,
+            ..XdpOptions::default()
+        };
+        let mut left = XdpPort::open(&namespace, "left", &mut pool, options).unwrap();
+        let held = hold_helper();
+        namespace.links().unwrap().remove("left").unwrap();
+        let mut got = Vec::new();
+        live::within_10_s(|| {
+            left.receive(&mut pool, &mut got);
+            left.inward.is_none()
+        });
+        live::connect(&namespace);
+        let right = live::raw_socket(&namespace, "right");
+        drop(held);
+        live::within_10_s(|| {
+            left.receive(&mut pool, &mut got);
+            left.absence.search.is_some()
+        });
+        // Work is done in its order, so the sockets are open afterwards.
+        assert_eq!(Errand::send(|| ()).wait(Duration::from_secs(10)), Ok(()));
+        for number in 0..3 {
+            right.send(&frame(number)).unwrap();
+        }
+        live::within_10_s(|| {
+            left.receive(&mut pool, &mut got);
+            got.len() as u64 + left.counters().lost_total() == 3
+        });
+        // The kernel may have been slow with some of them, which then found slots.
+        let counters = left.counters();
+        assert_eq!(counters.lost(Loss::NoSlot), 0, "{counters:?}");
+        got.into_iter().for_each(|slot| pool.free(slot));
         left.release(&mut pool);
         assert_eq!(pool.available(), 256);
     }

@@ -24,7 +24,17 @@ pub(super) struct Inward {
     pub socket: Arc<OwnedFd>,
     pub fill: Ring<u64>,
     pub receive: Ring<libc::xdp_desc>,
-    _program: Arc<Program>,
+    queue: u32,
+    program: Arc<Program>,
+}
+
+impl Inward {
+    /// Lets frames in. Without slots in the fill ring, the kernel drops them.
+    pub(super) fn open(&self) -> Result<(), Failed> {
+        self.program
+            .set_socket(self.queue, self.socket.as_fd())
+            .map_err(at("assign the queue to the socket"))
+    }
 }
 
 /// The sending socket and its rings.
@@ -52,8 +62,8 @@ pub(super) struct Place {
     pub programs: Arc<Programs>,
 }
 
-/// Creates the sockets in the best mode that works. Must be called on a thread inside the
-/// namespace. A queue that is still busy is retried `patience` times, every 10 ms.
+/// Creates the sockets in the best mode that works; frames come in after [`Inward::open`]. Must be called
+/// on a thread inside the namespace. A queue that is still busy is retried `patience` times, every 10 ms.
 pub(super) fn connect(
     index: u32,
     place: &Place,
@@ -172,9 +182,6 @@ fn connect_as(
             bind(&sender, at_queue, libc::XDP_SHARED_UMEM, beside)
         })
         .map_err(at(BIND))?;
-    program
-        .set_socket(place.queue, receiver.as_fd())
-        .map_err(at("assign the queue to the socket"))?;
     // With a shared registration, the kernel uses the mode of the first socket.
     let mode = match mode {
         XdpMode::ZeroCopy if !is_zero_copy(&receiver) => XdpMode::Copy,
@@ -186,7 +193,8 @@ fn connect_as(
             socket: Arc::clone(&receiver),
             fill,
             receive,
-            _program: program,
+            queue: place.queue,
+            program,
         },
         outward: Outward {
             socket: Arc::new(sender),
