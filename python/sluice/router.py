@@ -31,6 +31,7 @@ class PortStatus(TypedDict):
     sent_trains: int
     lost: dict[str, int]
     limits: dict[str, int]
+    attach_error: str | None
     write_error: str | None
 
 

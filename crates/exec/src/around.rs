@@ -42,6 +42,10 @@ macro_rules! leave_to {
             self.$inner.promiscuity()
         }
 
+        fn attach_error(&self) -> Option<String> {
+            self.$inner.attach_error()
+        }
+
         fn playback(&mut self) -> Option<&mut dyn sluice_net::port::registry::Playback> {
             self.$inner.playback()
         }

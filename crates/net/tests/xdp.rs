@@ -409,6 +409,36 @@ fn a_port_leaves_an_interface_that_is_renamed_and_takes_the_next_of_its_name() {
 }
 
 #[test]
+fn a_port_that_cannot_attach_to_an_interface_that_is_back_says_why() {
+    let (mut common, mut own) = (pool(512), pool(512));
+    let options = XdpOptions {
+        ready: 64,
+        ..XdpOptions::default()
+    };
+    let (namespace, mut left, mut right) = ports(&mut common, options);
+    let mut links = namespace.links().unwrap();
+    links.remove("right").unwrap();
+    wire::connect(&namespace);
+    links.set_mtu("right", 4000).unwrap();
+    let error = (0..1000).find_map(|_| {
+        right.receive(&mut common, &mut Vec::new());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        right.attach_error()
+    });
+    // 2048 bytes of a slot less 256 and 22: `XdpPort::MOST_MTU`.
+    let expected =
+        "interface \"right\" has an MTU of 4000, but AF_XDP supports at most 1770".to_owned();
+    assert_eq!(error, Some(expected));
+    links.set_mtu("right", 1500).unwrap();
+    let (from, to) = ((&mut left, &mut own), (&mut right, &mut common));
+    assert!(crosses(&frame(&[], 100), from, to));
+    assert_eq!(right.attach_error(), None);
+    left.release(&mut own);
+    right.release(&mut common);
+    assert_eq!((common.available(), own.available()), (512, 512));
+}
+
+#[test]
 fn a_frame_above_a_new_mtu_is_counted() {
     let mut common = pool(512);
     let (namespace, _left, mut right) = ports(&mut common, XdpOptions::default());

@@ -20,6 +20,8 @@ pub(super) struct Limits {
     told: BTreeMap<(&'static str, Option<usize>), u64>,
     /// The system's answers that lines have reported, by port, of files that still refuse to be written.
     answers: BTreeMap<String, String>,
+    /// The reasons that lines have reported, by port, of ports that still cannot attach.
+    unattached: BTreeMap<String, String>,
     /// The ports that lines have reported, as long as they are not promiscuous.
     filtered: BTreeSet<String>,
 }
@@ -32,6 +34,7 @@ impl Limits {
             is_unguarded: false,
             told: BTreeMap::new(),
             answers: BTreeMap::new(),
+            unattached: BTreeMap::new(),
             filtered: BTreeSet::new(),
         }
     }
@@ -56,11 +59,20 @@ impl Limits {
     }
 
     /// Returns a warning for each counter that has grown since the last status, for each file whose
-    /// write is refused, unless it was in the last status, too, and for the same reason, and for each port
-    /// that is not promiscuous any more.
+    /// write is refused and each port that cannot attach, unless it was in the last status, too, and for the
+    /// same reason, and for each port that is not promiscuous any more.
     fn warnings(&mut self, status: &Status, now: Instant) -> Vec<Event> {
         self.next = now + EVERY;
-        let mut warnings = self.write_errors(status);
+        let ports = &status.ports;
+        let answer = |port: &PortStatus| port.write_error.clone();
+        let mut warnings = new_errors(&mut self.answers, ports, answer, write_error);
+        let reason = |port: &PortStatus| port.attach_error.clone();
+        warnings.extend(new_errors(
+            &mut self.unattached,
+            ports,
+            reason,
+            attach_error,
+        ));
         warnings.extend(self.not_promiscuous(status));
         for (name, what) in REFUSALS {
             let growth = self.growth(status, name);
@@ -98,22 +110,6 @@ impl Limits {
         growth
     }
 
-    fn write_errors(&mut self, status: &Status) -> Vec<Event> {
-        let mut warnings = Vec::new();
-        for port in &status.ports {
-            let (name, Some(answer)) = (&port.name, &port.write_error) else {
-                // The next refusal is another one, even with the same answer.
-                self.answers.remove(&port.name);
-                continue;
-            };
-            let known = self.answers.insert(name.clone(), answer.clone());
-            if known.as_ref() != Some(answer) {
-                warnings.push(write_error(name, answer));
-            }
-        }
-        warnings
-    }
-
     fn not_promiscuous(&mut self, status: &Status) -> Vec<Event> {
         let filtered = status.ports.iter();
         let filtered = filtered.filter(|port| port.promiscuous == Some(false));
@@ -141,6 +137,39 @@ fn not_promiscuous(port: &str) -> Event {
              promisc on`"
         ),
         json: json!({"log": "not_promiscuous", "port": port}),
+    }
+}
+
+/// Returns an event for each port with an error that has another text than the known one. Forgets those
+/// that are over: the next one is another one, even with the same text.
+fn new_errors(
+    known: &mut BTreeMap<String, String>,
+    ports: &[PortStatus],
+    error: impl Fn(&PortStatus) -> Option<String>,
+    event: fn(&str, &str) -> Event,
+) -> Vec<Event> {
+    let mut warnings = Vec::new();
+    for port in ports {
+        let Some(text) = error(port) else {
+            known.remove(&port.name);
+            continue;
+        };
+        let before = known.insert(port.name.clone(), text.clone());
+        if before.as_ref() != Some(&text) {
+            warnings.push(event(&port.name, &text));
+        }
+    }
+    warnings
+}
+
+/// Returns the warning that a port cannot attach to its interface.
+fn attach_error(port: &str, reason: &str) -> Event {
+    Event {
+        line: format!(
+            "warning: {port} cannot attach: {reason}; it is tried again ten times a second, and frames for \
+             the port are lost (`down`)"
+        ),
+        json: json!({"log": "attach_error", "port": port, "error": reason}),
     }
 }
 
@@ -324,7 +353,8 @@ const REFUSALS: [(&str, &str); 49] = [
     ),
     (
         "down",
-        "the interface is down or gone; set it up (ip link set dev IFACE up)",
+        "the interface is down or gone, or the port cannot attach to it (see `attach_error` in the status); \
+         set it up (ip link set dev IFACE up)",
     ),
     (
         "offload",

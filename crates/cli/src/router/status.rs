@@ -169,6 +169,10 @@ fn text(sample: &Sample, width: usize) -> String {
     for port in &status.ports {
         let what = format!("lost at {} since the start", cut(&port.name, 20));
         reasons_of(&what, &port.lost).for_each(&mut line);
+        if let Some(error) = &port.attach_error {
+            let name = cut(&port.name, 20);
+            line(cut(&format!("{name} cannot attach: {error}"), 79));
+        }
         if let Some(error) = &port.write_error {
             let name = cut(&port.name, 20);
             line(cut(

@@ -117,6 +117,12 @@ pub trait Port: AsFd {
     /// Returns whether the interface passes on frames for all addresses, as a bridge needs it.
     fn promiscuity(&self) -> Promiscuity;
 
+    /// Returns why the port cannot attach to its interface, although there is one that is up, and has not been
+    /// able to for half a second.
+    fn attach_error(&self) -> Option<String> {
+        None
+    }
+
     /// Returns the port as a player of a recording, if it is one.
     fn playback(&mut self) -> Option<&mut dyn Playback>;
 }
@@ -168,6 +174,10 @@ impl<P: Port + ?Sized> Port for Box<P> {
 
     fn promiscuity(&self) -> Promiscuity {
         (**self).promiscuity()
+    }
+
+    fn attach_error(&self) -> Option<String> {
+        (**self).attach_error()
     }
 
     fn playback(&mut self) -> Option<&mut dyn Playback> {
@@ -228,7 +238,7 @@ pub enum Loss {
     KernelQueue,
     /// The kernel could not describe the frame's offload state.
     Offload,
-    /// The interface was down or gone.
+    /// The interface was down or gone, or the port could not attach to it.
     Down,
     /// The frame was longer than the interface sends.
     TooLong,

@@ -75,6 +75,31 @@ impl NameWatch {
     }
 }
 
+/// Why a port cannot attach to an interface that has its name.
+#[derive(Default)]
+pub(super) struct Refusals {
+    /// Searches in a row that ended with a reason.
+    count: u32,
+    last: Option<String>,
+}
+
+impl Refusals {
+    /// Notes the end of a search, with the reason if the interface is there.
+    pub(super) fn note(&mut self, reason: Option<String>) {
+        self.count = match reason {
+            Some(_) => self.count.saturating_add(1),
+            None => 0,
+        };
+        self.last = reason;
+    }
+
+    /// Returns the last reason, unless it may soon be over: the kernel frees a queue some time after its
+    /// last socket was closed.
+    pub(super) fn lasting(&self) -> Option<String> {
+        self.last.clone().filter(|_| self.count >= LASTING)
+    }
+}
+
 /// Returns what the kernel said; `None` if it did not say.
 fn seen_in(found: Result<Interface, LinkError>) -> Option<Seen> {
     match found {
@@ -84,3 +109,26 @@ fn seen_in(found: Result<Interface, LinkError>) -> Option<Seen> {
 }
 
 const EVERY_NS: u64 = 500_000_000;
+/// A port searches ten times a second.
+const LASTING: u32 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_that_comes_five_times_in_a_row_is_told_until_it_is_over() {
+        let mut refusals = Refusals::default();
+        let busy = || Some("busy".to_owned());
+        for end in [busy(), busy(), busy(), busy(), None] {
+            refusals.note(end);
+            assert_eq!(refusals.lasting(), None);
+        }
+        (0..5).for_each(|_| refusals.note(busy()));
+        assert_eq!(refusals.lasting(), busy());
+        refusals.note(Some("too long".to_owned()));
+        assert_eq!(refusals.lasting().as_deref(), Some("too long"));
+        refusals.note(None);
+        assert_eq!(refusals.lasting(), None);
+    }
+}

@@ -16,7 +16,7 @@ pub use kind::KIND;
 
 use super::hold::Hold;
 use super::messages::Messages;
-use super::name_watch::NameWatch;
+use super::name_watch::{NameWatch, Refusals};
 use super::registry::Playback;
 use super::remedy::remedy;
 use super::trains::Trains;
@@ -150,6 +150,7 @@ pub struct PacketPort {
     is_astray: bool,
     hold: Hold,
     watch: NameWatch,
+    refusals: Refusals,
     /// The protocol that the socket is bound to.
     protocol: libc::c_int,
     options: PacketOptions,
@@ -260,6 +261,7 @@ impl PacketPort {
             is_astray: false,
             hold,
             watch: NameWatch::new(),
+            refusals: Refusals::default(),
             protocol,
             options,
             most: options.batch.max(1),
@@ -325,6 +327,7 @@ impl PacketPort {
         new.counters = self.counters;
         new.member = self.member.take();
         new.absence = self.absence.take();
+        new.refusals = std::mem::take(&mut self.refusals);
         if let Some(trains) = &mut new.trains {
             trains.begin(&new.counters);
         }
@@ -497,6 +500,10 @@ impl Port for PacketPort {
 
     fn promiscuity(&self) -> Promiscuity {
         self.promiscuity.clone()
+    }
+
+    fn attach_error(&self) -> Option<String> {
+        self.refusals.lasting()
     }
 
     fn release(&mut self, pool: &mut Pool) {

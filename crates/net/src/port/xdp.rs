@@ -14,6 +14,7 @@
 
 mod absence;
 mod exchange;
+mod fit;
 mod kind;
 mod options;
 mod program;
@@ -24,16 +25,17 @@ pub use kind::KIND;
 pub use options::{XdpError, XdpMode, XdpOptions};
 
 use super::hold::Hold;
-use super::name_watch::NameWatch;
+use super::name_watch::{NameWatch, Refusals};
 use super::pool::SLOT_LEN;
 use super::promiscuous;
 use super::registry::Playback;
 use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::errand::keep_helper;
-use crate::namespace::{Interface, Links, Namespace};
+use crate::namespace::{Interface, Namespace};
 use absence::{Absence, Rings};
 use exchange::Exchange;
+use fit::{check, take_hold};
 use program::Programs;
 use sluice_core::Span;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
@@ -67,6 +69,7 @@ pub struct XdpPort {
     /// The halves of an interface share it.
     hold: Hold,
     watch: NameWatch,
+    refusals: Refusals,
     options: XdpOptions,
     mode: XdpMode,
     capabilities: Capabilities,
@@ -174,26 +177,7 @@ impl XdpPort {
         };
         let mut links = namespace.links()?;
         let link = links.interface(interface)?;
-        if link.mtu > XdpPort::MOST_MTU {
-            return Err(XdpError::Mtu {
-                interface: interface.to_owned(),
-                mtu: link.mtu,
-                most: XdpPort::MOST_MTU,
-            });
-        }
-        let queues = namespace.receive_queues(interface)?;
-        let workers = place.programs.queues();
-        if queues != workers {
-            let interface = interface.to_owned();
-            return Err(match workers {
-                1 => XdpError::Queues { interface, queues },
-                _ => XdpError::Workers {
-                    interface,
-                    queues,
-                    workers,
-                },
-            });
-        }
+        check(namespace, interface, &link, place.programs.queues())?;
         let hold = take_hold(namespace, interface, &link, &mut links)?;
         let memory = pool.slot_memory();
         let Connected {
@@ -220,6 +204,7 @@ impl XdpPort {
             index: link.index,
             hold,
             watch: NameWatch::new(),
+            refusals: Refusals::default(),
             options,
             mode,
             capabilities: Capabilities {
@@ -285,6 +270,7 @@ impl XdpPort {
             interface: interface.to_owned(),
             hold: receiving.hold.clone(),
             watch: NameWatch::new(),
+            refusals: Refusals::default(),
             pool: from.area().address(),
             base: from.area().offset(),
             lent: vec![Lent::No; from.area().len() / SLOT_LEN].into(),
@@ -536,6 +522,10 @@ impl Port for XdpPort {
         self.promiscuous.1.clone()
     }
 
+    fn attach_error(&self) -> Option<String> {
+        self.refusals.lasting()
+    }
+
     fn transmit(&mut self, pool: &mut Pool, slots: &[Slot]) -> usize {
         self.assert_pool(pool);
         self.follow_name(pool);
@@ -624,23 +614,6 @@ impl AsFd for XdpPort {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
-}
-
-/// Takes an interface for the port `interface`.
-fn take_hold(
-    namespace: &Namespace,
-    interface: &str,
-    link: &Interface,
-    links: &mut Links,
-) -> Result<Hold, XdpError> {
-    let is_named = |other: &str| {
-        let found = links.interface(other);
-        found.is_ok_and(|found| found.index == link.index)
-    };
-    Hold::take(namespace, interface, link.index, is_named).map_err(|other| XdpError::Shared {
-        interface: interface.to_owned(),
-        other,
-    })
 }
 
 /// Frees a slot that was lent to the kernel.

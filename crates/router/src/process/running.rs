@@ -481,6 +481,7 @@ impl Loop {
                         .map(|(k, n)| (k.to_owned(), n))
                         .collect(),
                     limits: limits::sizes_of(port.as_ref()),
+                    attach_error: port.attach_error(),
                     write_error: error,
                 }
             });

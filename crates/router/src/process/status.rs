@@ -149,6 +149,9 @@ pub struct PortStatus {
     /// The sizes of the limits by which this port loses frames, by the reason.
     #[serde(default)]
     pub limits: BTreeMap<String, u64>,
+    /// Why the port cannot attach to its interface, although there is one that is up; `None` as soon as it can.
+    #[serde(default)]
+    pub attach_error: Option<String>,
     /// The system's answer to the last write, if the port's file refused it; `None` as soon as the file
     /// accepts a write.
     #[serde(default)]
@@ -226,6 +229,9 @@ impl PortStatus {
         // Some workers may only send through it.
         if self.promiscuous.is_none() || part.promiscuous == Some(false) {
             self.promiscuous = part.promiscuous;
+        }
+        if self.attach_error.is_none() {
+            self.attach_error.clone_from(&part.attach_error);
         }
         if self.write_error.is_none() {
             self.write_error.clone_from(&part.write_error);

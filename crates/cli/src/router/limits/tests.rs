@@ -96,6 +96,37 @@ fn a_file_that_cannot_be_written_has_a_line_for_each_answer_and_each_time() {
 }
 
 #[test]
+fn a_port_that_cannot_attach_has_a_line_for_each_reason_and_each_time() {
+    let mut limits = Limits::new();
+    let mut said = |reason: Option<&str>| {
+        let port = PortStatus {
+            name: "xdp:eth1".into(),
+            attach_error: reason.map(str::to_owned),
+            ..PortStatus::default()
+        };
+        let status = Status {
+            ports: vec![port],
+            ..Status::default()
+        };
+        limits.warnings(&status, Instant::now())
+    };
+    let first = said(Some("it is too long"));
+    assert_eq!(
+        lines(&first),
+        [
+            "warning: xdp:eth1 cannot attach: it is too long; it is tried again ten times a second, and \
+             frames for the port are lost (`down`)"
+        ]
+    );
+    assert_eq!(first[0].json["port"], "xdp:eth1");
+    assert_eq!(first[0].json["error"], "it is too long");
+    assert!(said(Some("it is too long")).is_empty(), "it is known");
+    assert_eq!(said(Some("it is busy")).len(), 1);
+    assert!(said(None).is_empty(), "it is attached");
+    assert_eq!(said(Some("it is busy")).len(), 1);
+}
+
+#[test]
 fn a_port_that_is_not_promiscuous_has_a_line_each_time() {
     let mut limits = Limits::new();
     let mut said = |promiscuous| {
@@ -323,6 +354,7 @@ fn the_page_of_json_has_the_keys_of_the_warnings() {
         name: "eth0".into(),
         lost: [("kernel_queue".to_owned(), 3)].into(),
         promiscuous: Some(false),
+        attach_error: Some("its MTU is 9000".into()),
         write_error: Some("No space left on device (os error 28)".into()),
         ..PortStatus::default()
     };
@@ -332,6 +364,6 @@ fn the_page_of_json_has_the_keys_of_the_warnings() {
         ..Status::default()
     };
     let said = Limits::new().warnings(&status, Instant::now());
-    assert_eq!(said.len(), 4, "{:?}", lines(&said));
+    assert_eq!(said.len(), 5, "{:?}", lines(&said));
     documented::check_log(&Log::new(true, None).unwrap().events(&said));
 }

@@ -13,7 +13,9 @@ use super::super::name_watch::Seen;
 use super::super::trains::Trains;
 use super::super::{Pool, Promiscuity};
 use super::group::Member;
-use super::{LOOK_EVERY, PacketOptions, PacketPort, bind, is_bound, protocol, take_hold};
+use super::{
+    LOOK_EVERY, PacketError, PacketOptions, PacketPort, bind, is_bound, protocol, take_hold,
+};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
 use crate::sys;
@@ -50,15 +52,24 @@ struct Sought {
     found: Option<Found>,
     /// New sockets that are attached to no interface, for a port that has left its own.
     unattached: Option<Box<PacketPort>>,
+    /// Why the port cannot attach to the interface.
+    refused: Option<String>,
 }
 
 /// Why a search found nothing.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     /// There is no interface of this name.
     Name,
-    /// The port cannot attach to it at present, or the kernel did not say.
-    Access,
+    /// The kernel did not say, or it is not up.
+    Answer,
+    /// The port cannot attach to it.
+    Access(PacketError),
+}
+
+impl From<PacketError> for Missing {
+    fn from(error: PacketError) -> Missing {
+        Missing::Access(error)
+    }
 }
 
 /// What the helper needs to find an interface and to attach the sockets to it.
@@ -94,7 +105,12 @@ impl Search {
             Ok(_) => false,
             // An interface that is down may have got another name.
             Err(Missing::Name) => self.is_astray || self.has_interface(),
-            Err(Missing::Access) => self.is_astray,
+            Err(Missing::Answer | Missing::Access(_)) => self.is_astray,
+        };
+        let (found, refused) = match found {
+            Ok(found) => (Some(found), None),
+            Err(Missing::Access(error)) => (None, Some(error.to_string())),
+            Err(Missing::Name | Missing::Answer) => (None, None),
         };
         let open = || {
             let opened = PacketPort::open_at(&self.namespace, &self.interface, self.options, None);
@@ -102,7 +118,8 @@ impl Search {
         };
         Sought {
             unattached: is_left.then(open).flatten(),
-            found: found.ok(),
+            found,
+            refused,
         }
     }
 
@@ -116,10 +133,9 @@ impl Search {
         let link = links.interface(&self.interface);
         let link = link.map_err(|error| match error.is_absence() {
             true => Missing::Name,
-            false => Missing::Access,
+            false => Missing::Answer,
         })?;
-        let hold = take_hold(&self.namespace, &self.interface, &link, links);
-        let hold = hold.map_err(|_| Missing::Access)?;
+        let hold = take_hold(&self.namespace, &self.interface, &link, links)?;
         let mut promiscuity = None;
         let is_astray = self.is_astray || link.index != self.index && self.has_interface();
         // An interface that was moved away and back may keep its index, but the sockets were detached
@@ -131,14 +147,14 @@ impl Search {
             && !is_astray;
         let anew = match &self.member {
             Some(member) if !is_attached => {
-                let reopened = member.reopen(&self.namespace, &link);
-                Some(reopened.ok_or(Missing::Access)?)
+                let reopened = member.reopen(&self.namespace, &link)?;
+                Some(reopened.ok_or(Missing::Answer)?)
             }
             None if is_astray => {
                 let at = Some((&link, hold.clone()));
                 let opened =
                     PacketPort::open_at(&self.namespace, &self.interface, self.options, at);
-                Some(opened.map_err(|_| Missing::Access)?)
+                Some(opened?)
             }
             _ => None,
         };
@@ -153,7 +169,12 @@ impl Search {
         }
         if !is_attached {
             let bind = |socket: &Socket, protocol| {
-                bind(socket, link.index, protocol).map_err(|_| Missing::Access)
+                bind(socket, link.index, protocol).map_err(|source| PacketError::Kernel {
+                    step: "bind the packet socket",
+                    interface: self.interface.clone(),
+                    namespace: self.namespace.name().to_owned(),
+                    source,
+                })
             };
             if let Some(segmenting) = &self.segmenting {
                 bind(segmenting, protocol(false))?;
@@ -215,6 +236,7 @@ impl PacketPort {
                 Err(NotDone::Failed) => {}
                 Ok((links, sought)) => {
                     absence.links = links;
+                    self.refusals.note(sought.refused);
                     let is_current = absence.errors == errors;
                     if let Some(unattached) = sought.unattached {
                         self.continue_with(*unattached, pool);

@@ -103,12 +103,16 @@ impl Group {
 }
 
 impl Member {
-    /// Returns this member's port of an interface that was created again. Opens those of all members
-    /// unless another member has done it.
-    pub(super) fn reopen(&self, namespace: &Namespace, link: &Interface) -> Option<PacketPort> {
+    /// Returns this member's port of an interface that was created again; `None` while it is down. Opens
+    /// those of all members unless another member has done it.
+    pub(super) fn reopen(
+        &self,
+        namespace: &Namespace,
+        link: &Interface,
+    ) -> Result<Option<PacketPort>, PacketError> {
         // Older kernels add no socket to a group while the interface is down.
         if !link.is_up {
-            return None;
+            return Ok(None);
         }
         let reopened = self.group.reopened.lock();
         let mut reopened = reopened.unwrap_or_else(PoisonError::into_inner);
@@ -117,10 +121,10 @@ impl Member {
             .and_then(Option::take)
             .filter(|port| port.index == link.index && is_bound(&port.socket, link.index));
         if waits.is_some() {
-            return waits;
+            return Ok(waits);
         }
-        let ports = self.group.open(namespace).ok()?;
+        let ports = self.group.open(namespace)?;
         *reopened = ports.into_iter().map(Some).collect();
-        reopened[self.place].take()
+        Ok(reopened[self.place].take())
     }
 }

@@ -9,8 +9,9 @@
 //! Closing old sockets and opening new ones takes long, so the [helper](crate::errand) does both.
 //! The kernel owns the port's slots until the old sockets are closed.
 
+use super::fit::{check, take_hold};
 use super::socket::{Connected, Outward, Place, connect, statistics, wake_receive};
-use super::{Lent, Part, XdpOptions, XdpPort, open_trains, take_back_and_free, take_hold};
+use super::{Lent, Part, XdpError, XdpOptions, XdpPort, open_trains, take_back_and_free};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
 use crate::port::hold::Hold;
@@ -58,8 +59,8 @@ impl Absence {
     }
 }
 
-/// The connection that the helper used, and what it found.
-type Answer = (Option<Links>, Option<Found>);
+/// The connection that the helper used, and what it found, or why it could not attach.
+type Answer = (Option<Links>, Result<Found, Option<String>>);
 
 /// What the helper needs to find an interface and to open sockets on it.
 struct Search {
@@ -83,31 +84,42 @@ struct Found {
 }
 
 impl Search {
-    fn run(&self, links: &mut Links) -> Option<Found> {
+    /// Returns nothing, or the reason, if the interface is there and up.
+    fn run(&self, links: &mut Links) -> Result<Found, Option<String>> {
         // It may exist, with another name.
         if let Some(socket) = &self.promiscuous {
             promiscuous::leave(socket, self.index);
         }
-        let link = links.interface(&self.interface).ok()?;
-        let queues = self.namespace.receive_queues(&self.interface);
+        let link = links.interface(&self.interface).map_err(|_| None)?;
         // While it is down, nothing can be sent.
-        let is_other = queues.is_ok_and(|queues| queues != self.place.programs.queues());
-        if !link.is_up || link.mtu > XdpPort::MOST_MTU || is_other {
-            return None;
+        if !link.is_up {
+            return Err(None);
         }
-        let hold = take_hold(&self.namespace, &self.interface, &link, links).ok()?;
+        self.attach(links, link)
+            .map_err(|error| Some(error.to_string()))
+    }
+
+    fn attach(&self, links: &mut Links, link: Interface) -> Result<Found, XdpError> {
+        let workers = self.place.programs.queues();
+        check(&self.namespace, &self.interface, &link, workers)?;
+        let hold = take_hold(&self.namespace, &self.interface, &link, links)?;
+        let refused = |(step, source)| XdpError::Kernel {
+            step,
+            interface: self.interface.clone(),
+            namespace: self.namespace.name().to_owned(),
+            source,
+        };
         let connected = self
             .namespace
-            .enter(|| connect(link.index, &self.place, &self.memory, self.options, 0))
-            .ok()?
-            .ok()?;
-        connected.inward.open().ok()?;
+            .enter(|| connect(link.index, &self.place, &self.memory, self.options, 0))?
+            .map_err(refused)?;
+        connected.inward.open().map_err(refused)?;
         let socket = self.promiscuous.as_ref();
         let look = || links.interface(&self.interface);
         let promiscuity = socket.map(|socket| Promiscuity::ask(socket, link.index, look));
         // Its offloads may differ now.
         let trains = open_trains(&self.namespace, &link, self.options, connected.mode);
-        Some(Found {
+        Ok(Found {
             link,
             hold,
             connected,
@@ -252,7 +264,9 @@ impl XdpPort {
                 Err(NotDone::Failed) => {}
                 Ok((links, found)) => {
                     self.absence.links = links;
-                    if let Some(found) = found {
+                    let reason = found.as_ref().err().cloned().flatten();
+                    self.refusals.note(reason);
+                    if let Ok(found) = found {
                         self.attach(found, pool);
                     }
                 }
@@ -275,8 +289,8 @@ impl XdpPort {
         let links = self.absence.links.take();
         self.absence.search = Some(Errand::send(move || {
             let mut links = links.or_else(|| search.namespace.links().ok());
-            let found = links.as_mut().and_then(|links| search.run(links));
-            (links, found)
+            let found = links.as_mut().map(|links| search.run(links));
+            (links, found.unwrap_or(Err(None)))
         }));
     }
 
