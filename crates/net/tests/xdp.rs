@@ -11,8 +11,10 @@ use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::choose::{self, AttachOptions, choose};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::registry;
+use sluice_net::port::tun::TunOptions;
 use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
-use sluice_net::port::{Loss, PacketPort, Pool, PoolSize, Port, XdpPort};
+use sluice_net::port::{Loss, PacketPort, Pool, PoolSize, Port, TunPort, XdpPort};
+use sluice_wire::frame::Link;
 
 fn size(slots: u32) -> PoolSize {
     PoolSize { slots, large: 1 }
@@ -570,6 +572,18 @@ fn the_best_mode_is_taken_and_what_cannot_be_is_refused() {
     let refused = XdpPort::open(&namespace, "left", &mut pool, XdpOptions::default());
     assert!(matches!(refused, Err(XdpError::Mtu { mtu: 4000, .. })));
     XdpPort::open(&namespace, "right", &mut pool, XdpOptions::default()).unwrap();
+}
+
+#[test]
+fn an_interface_without_ethernet_is_refused() {
+    let namespace = wire::namespace();
+    let options = TunOptions {
+        link: Link::Ip,
+        ..TunOptions::default()
+    };
+    let _tun = TunPort::create(&namespace, "tun0", options).unwrap();
+    let opened = XdpPort::open(&namespace, "tun0", &mut pool(64), XdpOptions::default());
+    assert!(matches!(opened, Err(XdpError::NotEthernet(name)) if name == "tun0"));
 }
 
 #[test]

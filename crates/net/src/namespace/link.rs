@@ -12,7 +12,7 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoKind, LinkAttribute, LinkFlags, LinkInfo,
-    LinkMessage,
+    LinkLayerType, LinkMessage,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
@@ -45,6 +45,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether the interface is up.
     pub is_up: bool,
+    /// Whether its frames begin with an Ethernet header.
+    pub has_ethernet: bool,
     /// Whether any socket has requested frames for all addresses.
     pub is_promiscuous: bool,
     /// Kind of a virtual device, such as `veth`; `None` for hardware.
@@ -618,6 +620,10 @@ fn read_interface(link: LinkMessage) -> Interface {
         mac: None,
         mtu: 0,
         is_up: link.header.flags.contains(LinkFlags::Up),
+        has_ethernet: matches!(
+            link.header.link_layer_type,
+            LinkLayerType::Ether | LinkLayerType::Loopback
+        ),
         is_promiscuous: false,
         kind: None,
         has_queue: true,

@@ -111,6 +111,12 @@ pub enum PacketError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "interface {0:?} carries no Ethernet frames, so it cannot be bridged: shape what the kernel routes \
+         through it instead (`--forward`)"
+    )]
+    NotEthernet(String),
     /// The interface is a port by another of its names.
     #[error("interface {interface:?} is the port {other:?} already: name it once")]
     Shared {
@@ -175,7 +181,8 @@ impl PacketPort {
     /// Opens a port on `interface` of `namespace`.
     ///
     /// # Errors
-    /// There is no such interface, it is a port by another name, or the process lacks CAP_NET_RAW.
+    /// There is no such interface, it carries no Ethernet frames, it is a port by another name, or the process
+    /// lacks CAP_NET_RAW.
     pub fn open(
         namespace: &Namespace,
         interface: &str,
@@ -530,13 +537,16 @@ impl AsFd for PacketPort {
 
 const LOOK_EVERY: Span = Span::from_ms(100);
 
-/// Takes an interface for the port `interface`.
+/// Takes an interface for the port `interface`, if the port can serve it.
 fn take_hold(
     namespace: &Namespace,
     interface: &str,
     link: &Interface,
     links: &mut Links,
 ) -> Result<Hold, PacketError> {
+    if !link.has_ethernet {
+        return Err(PacketError::NotEthernet(interface.to_owned()));
+    }
     let is_named = |other: &str| {
         let found = links.interface(other);
         found.is_ok_and(|found| found.index == link.index)

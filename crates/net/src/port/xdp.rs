@@ -126,8 +126,8 @@ impl XdpPort {
     /// same pool share its registration as packet memory.
     ///
     /// # Errors
-    /// When there is no such interface or queue, its MTU is above [`XdpPort::MOST_MTU`], another
-    /// program is attached to it, or the process lacks the privilege.
+    /// When there is no such interface or queue, it carries no Ethernet frames, its MTU is above
+    /// [`XdpPort::MOST_MTU`], another program is attached to it, or the process lacks the privilege.
     pub fn open(
         namespace: &Namespace,
         interface: &str,

@@ -166,3 +166,38 @@ fn a_port_knows_a_new_mtu_of_its_interface() {
     });
     assert!(is_known);
 }
+
+/// The frames of a port begin with an Ethernet header, and those of a `tun` device do not.
+#[test]
+fn a_device_without_ethernet_that_gets_the_name_is_no_port() {
+    let mut wire = Wire::new(small());
+    let mut links = wire.namespace.links().unwrap();
+    links.remove("left").unwrap();
+    let options = TunOptions {
+        link: Link::Ip,
+        ..TunOptions::default()
+    };
+    let tun = TunPort::create(&wire.namespace, "left", options).unwrap();
+    links.set_up("left", true).unwrap();
+    let [left, right] = &mut wire.ports;
+    let error = (0..1000).find_map(|_| {
+        left.receive(&mut wire.pool, &mut Vec::new());
+        std::thread::sleep(Duration::from_millis(5));
+        left.attach_error()
+    });
+    let expected = "interface \"left\" carries no Ethernet frames, so it cannot be bridged: shape what the \
+                    kernel routes through it instead (`--forward`)";
+    assert_eq!(error.as_deref(), Some(expected));
+    let refused = PacketPort::open(&wire.namespace, "left", small()).err();
+    assert_eq!(refused.unwrap().to_string(), expected);
+    let before = left.counters().lost(Loss::Down);
+    let sent = frame(&[], 100);
+    let slot = put(&mut wire.pool, &sent);
+    assert_eq!(left.transmit(&mut wire.pool, &[slot]), 1);
+    assert_eq!(left.counters().lost(Loss::Down), before + 1);
+    // The device ends with its file.
+    drop(tun);
+    wire::connect(&wire.namespace);
+    assert!(crosses(&mut wire.pool, &sent, left, right));
+    assert_eq!(left.attach_error(), None);
+}

@@ -11,6 +11,9 @@ pub(super) fn check(
     link: &Interface,
     workers: u32,
 ) -> Result<(), XdpError> {
+    if !link.has_ethernet {
+        return Err(XdpError::NotEthernet(interface.to_owned()));
+    }
     if link.mtu > XdpPort::MOST_MTU {
         return Err(XdpError::Mtu {
             interface: interface.to_owned(),

@@ -69,6 +69,12 @@ pub enum XdpError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "interface {0:?} carries no Ethernet frames, so it cannot be bridged: shape what the kernel routes \
+         through it instead (`--forward`)"
+    )]
+    NotEthernet(String),
     /// The interface is a port by another of its names.
     #[error("interface {interface:?} is the port {other:?} already: name it once")]
     Shared {
