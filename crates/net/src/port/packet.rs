@@ -29,7 +29,7 @@ use absence::Absence;
 use group::Member;
 use inward::Inward;
 use sluice_core::Span;
-use sluice_wire::frame::{Link, VnetHeader};
+use sluice_wire::frame::{Link, SuperPacket, VnetHeader, parse_head};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -341,6 +341,21 @@ impl PacketPort {
         drop_elsewhere(std::mem::replace(self, new));
     }
 
+    /// Returns whether the interface is to send the segments of a super-packet. The kernel compares only the
+    /// length of a single packet with the MTU: the device then sends segments that are too long, or drops
+    /// them without an error.
+    fn fits(&self, pool: &Pool, slot: Slot) -> bool {
+        let (vnet, mtu) = (pool.vnet(slot), self.capabilities.mtu);
+        if vnet.gso().is_none() || mtu == 0 {
+            return true;
+        }
+        let view = parse_head(pool.head(slot), pool.frame_len(slot), Link::Ethernet);
+        let Ok(whole) = SuperPacket::new(&view, &vnet) else {
+            return true;
+        };
+        whole.segment_len(0) - u32::from(view.network) <= mtu
+    }
+
     /// Sends a batch with trains, if the batch has any. Returns whether it has.
     fn transmit_trains(&mut self, pool: &mut Pool, batch: &[Slot]) -> bool {
         let Some(trains) = &mut self.trains else {
@@ -474,6 +489,14 @@ impl Port for PacketPort {
                 None => self.most,
             };
             let batch = &slots[taken..slots.len().min(taken + most)];
+            let fitting = batch.iter().take_while(|slot| self.fits(pool, **slot));
+            let batch = &batch[..fitting.count()];
+            if batch.is_empty() {
+                self.counters.lose(Loss::TooLong, 1);
+                pool.free(slots[taken]);
+                taken += 1;
+                continue;
+            }
             let sent = if self.transmit_trains(pool, batch) {
                 batch.len()
             } else {

@@ -157,14 +157,35 @@ fn two_ports_whose_interfaces_exchange_their_names_never_share_one() {
 fn a_port_knows_a_new_mtu_of_its_interface() {
     let mut wire = Wire::new(small());
     assert_eq!(wire.ports[0].capabilities().mtu, 1500);
+    assert!(knows_mtu(&mut wire, 1280));
+}
+
+/// Sets the MTU of the left interface. Returns whether its port knows it soon.
+fn knows_mtu(wire: &mut Wire, mtu: u32) -> bool {
     let mut links = wire.namespace.links().unwrap();
-    links.set_mtu("left", 1280).unwrap();
-    let is_known = (0..1000).any(|_| {
+    links.set_mtu("left", mtu).unwrap();
+    (0..1000).any(|_| {
         wire.ports[0].receive(&mut wire.pool, &mut Vec::new());
         std::thread::sleep(Duration::from_millis(5));
-        wire.ports[0].capabilities().mtu == 1280
-    });
-    assert!(is_known);
+        wire.ports[0].capabilities().mtu == mtu
+    })
+}
+
+/// The kernel compares only single packets with the MTU.
+#[test]
+fn a_super_packet_with_segments_above_the_mtu_is_counted() {
+    for offloads in [Offloads::ON, Offloads::OFF] {
+        let mut wire = Wire::with_offloads(offloads, small());
+        // 20 bytes of IPv4, 20 of TCP and 600 of payload make 640.
+        assert!(knows_mtu(&mut wire, 639));
+        assert!(cross(&mut wire, Span::from_ms(50)).is_empty());
+        let counters = wire.ports[0].counters();
+        assert_eq!((counters.sent, counters.lost(Loss::TooLong)), (0, 1));
+        assert!(knows_mtu(&mut wire, 640));
+        assert!(!cross(&mut wire, Span::from_secs(1)).is_empty());
+        let counters = wire.ports[0].counters();
+        assert_eq!((counters.sent, counters.lost_total()), (1, 1));
+    }
 }
 
 /// The frames of a port begin with an Ethernet header, and those of a `tun` device do not.
