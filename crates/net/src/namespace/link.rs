@@ -1,5 +1,6 @@
 //! Interfaces, addresses, routes and neighbours, over rtnetlink.
 
+mod filter;
 #[cfg(test)]
 mod fuzz;
 
@@ -49,6 +50,8 @@ pub struct Interface {
     pub has_ethernet: bool,
     /// Whether any socket has requested frames for all addresses.
     pub is_promiscuous: bool,
+    /// Whether it delivers only frames for its own addresses, also in promiscuous mode.
+    pub delivers_own_only: bool,
     /// Kind of a virtual device, such as `veth`; `None` for hardware.
     pub kind: Option<String>,
     /// Whether packets pass through a queueing discipline first, as is usual for hardware.
@@ -625,6 +628,7 @@ fn read_interface(link: LinkMessage) -> Interface {
             LinkLayerType::Ether | LinkLayerType::Loopback
         ),
         is_promiscuous: false,
+        delivers_own_only: false,
         kind: None,
         has_queue: true,
         peer: None,
@@ -648,6 +652,7 @@ fn read_interface(link: LinkMessage) -> Interface {
                 };
             }
             LinkAttribute::LinkInfo(parts) => {
+                interface.delivers_own_only = filter::delivers_own_only(&parts);
                 interface.kind = parts.into_iter().find_map(|part| match part {
                     LinkInfo::Kind(kind) => Some(kind.to_string()),
                     _ => None,

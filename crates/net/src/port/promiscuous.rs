@@ -47,6 +47,7 @@ impl Promiscuity {
             return Promiscuity::Refused(error.to_string());
         }
         match look() {
+            Ok(link) if link.delivers_own_only => Promiscuity::Refused(OWN_ONLY.to_owned()),
             Ok(link) if link.is_promiscuous => Promiscuity::On,
             Ok(_) => Promiscuity::Refused("the interface is still not promiscuous".to_owned()),
             Err(error) if error.is_absence() => Promiscuity::Refused(error.to_string()),
@@ -81,6 +82,10 @@ pub(super) fn socket(namespace: &Namespace) -> io::Result<Socket> {
     let open = || Socket::new(Domain::PACKET, Type::RAW, None);
     namespace.enter(open).map_err(io::Error::other)?
 }
+
+/// The kernel counts the request, but does not obey.
+const OWN_ONLY: &str = "an interface of the kind `macvlan` or `ipvlan` delivers only frames for its own \
+                        address, except a `macvlan` in mode `passthru`";
 
 fn join(socket: &impl AsFd, index: u32) -> io::Result<()> {
     let name = libc::PACKET_ADD_MEMBERSHIP;
@@ -128,6 +133,12 @@ mod tests {
         );
         assert_eq!(ask("left", left), Promiscuity::On);
         assert_eq!(ask("right", right), Promiscuity::On);
+        // As a macvlan says of itself.
+        let mut link = namespace.links().unwrap().interface("left").unwrap();
+        assert!(link.is_promiscuous && !link.delivers_own_only);
+        link.delivers_own_only = true;
+        let asked = Promiscuity::ask(&socket, left, || Ok(link));
+        assert_eq!(asked, Promiscuity::Refused(OWN_ONLY.to_owned()));
     }
 
     #[test]
