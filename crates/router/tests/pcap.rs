@@ -410,6 +410,21 @@ fn ports_that_carry_different_frames_are_no_bridge() {
     );
 }
 
+/// Each of the pairs could be a bridge.
+#[test]
+fn pairs_that_carry_different_frames_need_a_router_each() {
+    let files = files(&[(0, udp(100, 0))]);
+    let left = format!("pcap:{}", files.input.display()).parse().unwrap();
+    let mut settings = Settings::new(left, "tun:u0".parse().unwrap());
+    for port in ["tap:t0", "tap:t1"] {
+        settings.ports.push(port.parse().unwrap());
+    }
+    let error = Router::start(&settings).err().unwrap().to_string();
+    let expected = " and tap:t0 carries Ethernet frames, the other IP packets: all ports of a router carry \
+                    the same, so start a router for each";
+    assert!(error.ends_with(expected), "{error}");
+}
+
 /// Whatever the names are.
 #[test]
 fn a_capture_that_is_read_is_not_written() {

@@ -68,13 +68,19 @@ pub(super) fn open(
     clock: &Clock,
 ) -> Result<(Ports, PortList), StartError> {
     // One lane serves all ports, so all frames must start with the same header.
-    let mut link: Option<(Link, &PortSpec)> = None;
-    for spec in specs {
+    let mut link: Option<(Link, usize)> = None;
+    for (number, spec) in specs.iter().enumerate() {
         let Some(own) = spec.link()? else { continue };
         match link {
-            None => link = Some((own, spec)),
+            None => link = Some((own, number)),
             Some((other, _)) if other == own => {}
-            Some((_, other)) => return Err(StartError::Unlike(other.clone(), spec.clone())),
+            Some((_, first)) => {
+                let (other, spec) = (specs[first].clone(), spec.clone());
+                return Err(match first / 2 == number / 2 {
+                    true => StartError::Unlike(other, spec),
+                    false => StartError::Mixed(other, spec),
+                });
+            }
         }
     }
     let mut site = Site {

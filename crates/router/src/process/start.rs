@@ -53,6 +53,12 @@ pub enum StartError {
     /// Two ports of a pair cannot be bridged.
     #[error("{0} and {1} cannot be bridged: one carries Ethernet frames, the other IP packets")]
     Unlike(PortSpec, PortSpec),
+    /// Two ports of different pairs do not fit into one router.
+    #[error(
+        "one of {0} and {1} carries Ethernet frames, the other IP packets: all ports of a router carry the \
+         same, so start a router for each"
+    )]
+    Mixed(PortSpec, PortSpec),
     /// The loop never sleeps.
     #[error(
         "a slack is for a loop that sleeps: choose `none` or `adaptive` instead of `always` for \
