@@ -36,7 +36,8 @@ mod tests {
     #[test]
     fn forty_milliseconds_can_be_taken_at_once_and_come_back_as_time_passes() {
         let mut allowance = Allowance::default();
-        let mut take = |ms, at| allowance.take(Span::from_ms(ms), Time::from_ns(at * 1_000_000));
+        let mut take =
+            |ms: u64, at: u64| allowance.take(Span::from_ms(ms), Time::from_ns(at * 1_000_000));
         assert!(take(40, 1_000));
         assert!(!take(1, 1_000));
         // 10 ms later there are 10 ms, and no more after a long time than at the start.

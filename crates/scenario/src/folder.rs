@@ -24,7 +24,7 @@ impl Variant {
     }
 }
 
-fn slug(name: &str) -> String {
+pub(crate) fn slug(name: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '=');
     let mut slug = String::new();
     for c in name.chars() {

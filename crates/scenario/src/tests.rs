@@ -205,6 +205,6 @@ fn a_bound_is_read_in_the_unit_of_its_metric() {
 
 #[test]
 fn no_name_of_a_variant_leads_out_of_the_folder() {
-    let folders = ["..", ".", "../../x", "a/../b", ".hidden"].map(slug);
+    let folders = ["..", ".", "../../x", "a/../b", ".hidden"].map(crate::folder::slug);
     assert_eq!(folders, ["-.", "-", "-.-..-x", "a-..-b", "-hidden"]);
 }
