@@ -101,7 +101,7 @@ impl LinkWords {
                 let absolute = std::path::absolute(path).unwrap_or_else(|_| path.clone());
                 let Some(text) = absolute.to_str() else {
                     return Err(LinkError::NotUtf8 {
-                        option: *option,
+                        option,
                         path: absolute,
                     });
                 };

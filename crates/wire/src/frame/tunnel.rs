@@ -207,7 +207,7 @@ impl Search<'_> {
             let mut sum = Sum::new();
             sum.add(header);
             let is_header = start >= self.first
-                && usize::from(header[0]) == 0x40 | len / 4
+                && usize::from(header[0]) == 0x40 | (len / 4)
                 && start + total == self.end
                 && fragment == 0
                 && header[9] == self.protocol
