@@ -171,7 +171,7 @@ fn text(sample: &Sample, width: usize) -> String {
         reasons_of(&what, &port.lost).for_each(&mut line);
         if let Some(error) = &port.attach_error {
             let name = cut(&port.name, 20);
-            line(cut(&format!("{name} cannot attach: {error}"), 79));
+            line(cut(&format!("{name} cannot attach: {error}"), width));
         }
         if let Some(error) = &port.write_error {
             let name = cut(&port.name, 20);
