@@ -266,6 +266,24 @@ fn a_filter_of_addresses_keeps_from_a_port_that_does_not_ask_what_is_for_others(
 }
 
 #[test]
+fn the_status_has_the_present_mtu_of_an_interface() {
+    let (_host, middle) = network();
+    let router = Router::start(&settings(&middle, "packet:em0", "packet:em1")).unwrap();
+    let limit = || {
+        let status = router.status().unwrap();
+        status.ports[1].limits.get("too_long").copied()
+    };
+    assert_eq!(limit(), Some(1500));
+    middle.links().unwrap().set_mtu("em1", 400).unwrap();
+    let start = Instant::now();
+    while limit() != Some(400) {
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", limit());
+        sleep(Duration::from_millis(10));
+    }
+    router.stop();
+}
+
+#[test]
 fn a_slot_is_free_or_kept_by_a_port_or_holds_a_packet() {
     let (host, middle) = network();
     let mut hosts = host.links().unwrap();
