@@ -285,7 +285,10 @@ class Wake(sluice.Discipline):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Timer", r"`next_timer` returned \d+, 15 ns later than now, and the timer has expired too"),
+        (
+            "Timer",
+            r"`next_timer` returned \d+, 15 ns later than now, and the timer has expired too",
+        ),
         ("Wake", "None too often: `next_wake` asks for the next call 15 ns later"),
     ],
 )

@@ -235,7 +235,7 @@ fn foreign_names_are_refused() {
     );
 }
 
-/// The loop of this server knows nothing of refused clients, as one of links without rules.
+/// The loop of this server counts no refused clients, as one of links without rules.
 #[test]
 fn metrics_count_refused_requests_from_zero() {
     let served = Served::start(None);

@@ -1,7 +1,7 @@
 //! The seal of `summary.json`: the figures are those that were computed of this run, and nobody has edited
 //! them since. It is the SHA-256 of the figures, of the run's scenario and of the checksums of its tables.
 //!
-//! It reveals mistakes: whoever can write the folder can seal other figures.
+//! It reveals mistakes, not forgery: a program that can write the folder can seal other figures.
 
 use std::io::{self, Write as _};
 

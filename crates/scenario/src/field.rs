@@ -466,7 +466,7 @@ impl Field for Queue {
         }
         let folder = problems.folder();
         let parsed = match problems.is_recording() {
-            // Whoever only looks at a recording does not execute what its author wrote.
+            // A user who only looks at a recording does not execute what its author wrote.
             true => Spec::parse_with(text, &Contained(folder)),
             false => sluice_loader::parse_queue(text, folder),
         };

@@ -1,4 +1,4 @@
-//! A recording names algorithms from files. Whoever reads it executes none of them.
+//! A recording names algorithms from files. A reader of it executes none of them.
 
 use std::path::PathBuf;
 

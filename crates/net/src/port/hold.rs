@@ -21,7 +21,7 @@ struct Held {
     is_lost: AtomicBool,
 }
 
-/// All uses. Only the helper, and whoever opens a port, waits for this lock.
+/// All uses. Only the helper waits for this lock, and threads that open a port.
 static ALL: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
 impl Hold {
