@@ -1,7 +1,6 @@
 //! The link between the program and everything outside: a name or a file, and options that change
 //! it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors, toml_text};
@@ -28,12 +27,12 @@ pub struct LinkWords {
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The file cannot be read.
-    #[error("cannot read the link {}: {source}", .path.display())]
+    #[error("cannot read the link {}: {reason}", .path.display())]
     Read {
         /// Which file.
         path: PathBuf,
-        /// The system's answer.
-        source: std::io::Error,
+        /// The system's answer, or what is wrong with the text.
+        reason: String,
     },
     /// The file, an option or a trace contains errors.
     #[error(transparent)]
@@ -72,9 +71,10 @@ impl LinkWords {
     pub fn scenario(&self) -> Result<Scenario, LinkError> {
         let (name, mut text) = match &self.link {
             Some(word) if is_path(word) => {
-                let text = fs::read_to_string(word).map_err(|source| LinkError::Read {
-                    path: word.into(),
-                    source,
+                let path = Path::new(word);
+                let text = Scenario::text(path).map_err(|reason| LinkError::Read {
+                    path: path.to_owned(),
+                    reason,
                 })?;
                 (word.clone(), text)
             }
@@ -170,6 +170,8 @@ const SCHEDULED: &str = "2h";
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use sluice_core::{Rate, Span};
 

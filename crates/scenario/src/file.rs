@@ -110,6 +110,14 @@ impl Scenario {
         Scenario::load_by(path, sluice_loader::open_regular, sets)
     }
 
+    /// Reads the text of a file for [`Scenario::parse`]: at most 256 MiB of UTF-8.
+    ///
+    /// # Errors
+    /// The reason, without the name of the file.
+    pub fn text(path: &Path) -> Result<String, String> {
+        read_utf8(path, open_any)
+    }
+
     fn load_by(path: &Path, open: Open, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
         let read = |reason| ScenarioErrors::Read {
             path: path.to_owned(),
