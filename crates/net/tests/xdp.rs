@@ -442,7 +442,7 @@ fn a_port_that_cannot_attach_to_an_interface_that_is_back_says_why() {
 
 #[test]
 fn a_frame_above_a_new_mtu_is_counted() {
-    let mut common = pool(512);
+    let mut common = pool(4096);
     let (namespace, _left, mut right) = ports(&mut common, XdpOptions::default());
     assert_eq!(right.capabilities().mtu, 1500);
     namespace.links().unwrap().set_mtu("right", 1280).unwrap();
