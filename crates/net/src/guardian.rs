@@ -434,7 +434,7 @@ fn say(text: &str) {
 /// The beginning of the names of all bridges of guardians.
 pub const PREFIX: &str = "slopen-";
 /// A router that gives no sign of life for this long is taken for hung. It gives ten a second.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub const PATIENCE: Duration = Duration::from_millis(500);
 /// The interval between two attempts to create a bridge.
 const RETRY: Duration = Duration::from_millis(100);
 /// Attempts after the end of the router: for ten seconds.

@@ -8,7 +8,7 @@ use crate::namespace::Namespace;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The use of an interface by a port, or by both halves of one.
+/// The use of an interface by a port, by both halves of one, or by all members of a group.
 #[derive(Clone, Default)]
 pub(super) struct Hold(Option<Arc<Held>>);
 
@@ -62,7 +62,7 @@ impl Hold {
         Ok(Hold(Some(own)))
     }
 
-    /// Gives the interface up, for both halves of a port.
+    /// Gives the interface up, for all that share this.
     pub(super) fn give_up(&mut self) {
         if let Some(held) = self.0.take() {
             held.is_lost.store(true, Ordering::Release);

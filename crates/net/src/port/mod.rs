@@ -196,7 +196,7 @@ pub struct Capabilities {
     /// wait.
     pub batch: usize,
     /// Largest network packet. Ports of the kinds `packet` and `xdp` know a change within half a second;
-    /// 0 while such a port has no interface to attach to.
+    /// while such a port has no interface, it is that of the last one, or 0.
     pub mtu: u32,
     /// Bytes of the kernel's memory for frames that the port has not received yet; 0 if the port has no
     /// such memory of its own.

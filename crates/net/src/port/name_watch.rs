@@ -12,6 +12,8 @@ use crate::sys;
 pub(super) struct NameWatch {
     next_ns: u64,
     links: Option<Links>,
+    /// When the question under way was asked.
+    asked_ns: u64,
     asked: Option<Errand<Answer>>,
 }
 
@@ -30,28 +32,32 @@ impl NameWatch {
         NameWatch {
             next_ns: sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE) + EVERY_NS,
             links: None,
+            asked_ns: 0,
             asked: None,
         }
     }
 
     /// Lets the helper look up the name, or returns its answer, if there is one.
     pub(super) fn look(&mut self, namespace: &Namespace, interface: &str) -> Option<Seen> {
+        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
         if let Some(asked) = self.asked.take() {
             match asked.poll() {
                 Err(NotDone::Pending) => self.asked = Some(asked),
                 Err(NotDone::Failed) => {}
                 Ok((links, seen)) => {
                     self.links = links;
-                    return seen;
+                    // A port that only sends may have had nothing to send since.
+                    if now_ns < self.asked_ns + STALE_NS {
+                        return seen;
+                    }
                 }
             }
             return None;
         }
-        let now_ns = sys::clock_ns(libc::CLOCK_MONOTONIC_COARSE);
         if now_ns < self.next_ns {
             return None;
         }
-        self.next_ns = now_ns + EVERY_NS;
+        (self.next_ns, self.asked_ns) = (now_ns + EVERY_NS, now_ns);
         let links = self.links.take();
         let namespace = match links {
             Some(_) => None,
@@ -109,6 +115,8 @@ fn seen_in(found: Result<Interface, LinkError>) -> Option<Seen> {
 }
 
 const EVERY_NS: u64 = 500_000_000;
+/// An answer to a question that is older is not used.
+const STALE_NS: u64 = 2 * EVERY_NS;
 /// A port searches ten times a second.
 const LASTING: u32 = 5;
 

@@ -226,7 +226,15 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
                 self.counts.lose_at(from, LostFrame::TinySegments, 1);
                 pool.free(slot);
             }
-            Err(_) => self.enqueue(packet, &view, &key, pool),
+            Err(error) => {
+                let is_open = vnet.needs_checksum() && vnet.csum_start > view.transport_at;
+                if error == GsoError::NotSuper && is_open && !is_cut {
+                    // Inside a tunnel. A card that is not told of the tunnel may take the outer header for
+                    // the one that the checksum belongs to.
+                    pool.complete_checksum(slot);
+                }
+                self.enqueue(packet, &view, &key, pool);
+            }
         }
     }
 
@@ -339,6 +347,10 @@ impl<Q: Queueing, O: Observer> Lane<Q, O> {
             }
             match pool.write_segment(slot, whole, index, to) {
                 Some(length) => {
+                    if whole.is_in_tunnel() {
+                        // As for a single packet in a tunnel.
+                        pool.complete_checksum(to);
+                    }
                     let segment = Packet {
                         slot: to.number(),
                         len: length - u32::from(view.network),

@@ -4,9 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sluice_net::guardian::{Guardian, GuardianError, Pair, standing, take_back};
+use sluice_net::guardian::{Guardian, GuardianError, PATIENCE, Pair, standing, take_back};
 use sluice_net::namespace::{Namespace, NamespaceError};
 use sluice_net::port::registry;
 
@@ -128,9 +128,15 @@ impl Heartbeat {
             .name("heartbeat".into())
             .spawn(move || {
                 let mut guardian = given.recv().expect("the guardian is sent");
-                while ended.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                loop {
+                    let began = Instant::now();
+                    if ended.recv_timeout(EVERY) != Err(RecvTimeoutError::Timeout) {
+                        break;
+                    }
+                    // After a pause of the whole process, the loops may have turned before it only.
+                    let has_paused = began.elapsed() >= PATIENCE;
                     // All loops must turn.
-                    if pulse.has_turned() {
+                    if pulse.has_turned() && !has_paused {
                         of_thread.note_guardian(guardian.beat());
                     }
                     pulse.count();

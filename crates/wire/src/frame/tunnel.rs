@@ -67,6 +67,7 @@ impl SuperPacket {
                 v4.or_else(|| search.v6().map(|network| (network, false)))
             }
         };
+        let found = found.filter(|(network, _)| !search.is_nested(*network));
         let (network, is_v4) = found.ok_or(GsoError::Headers)?;
         let transport_len = match is_tcp {
             true => {
@@ -213,6 +214,23 @@ impl Search<'_> {
                 && header[9] == self.protocol
                 && sum.folded() == u16::MAX;
             is_header.then_some(start)
+        })
+    }
+
+    /// Returns whether another packet that ends where this one does begins before the header at `start`:
+    /// a tunnel inside the tunnel, whose headers would not be corrected.
+    fn is_nested(&self, start: usize) -> bool {
+        (self.first..start).any(|at| {
+            let word = |from: usize| match self.head.get(at + from..at + from + 2) {
+                Some(&[high, low]) => usize::from(u16::from_be_bytes([high, low])),
+                _ => 0,
+            };
+            let (end, protocol) = match word(0) >> 12 {
+                4 => (at + word(2), word(8) as u8),
+                6 => (at + 40 + word(4), (word(6) >> 8) as u8),
+                _ => return false,
+            };
+            end == self.end && matches!(protocol, UDP | GRE | IPV4_INSIDE | IPV6_INSIDE)
         })
     }
 

@@ -105,7 +105,13 @@ impl Search {
             Ok(_) => false,
             // An interface that is down may have got another name.
             Err(Missing::Name) => self.is_astray || self.has_interface(),
-            Err(Missing::Answer | Missing::Access(_)) => self.is_astray,
+            Err(Missing::Answer | Missing::Access(_)) => {
+                let mut has_other = || {
+                    let named = links.interface(&self.interface);
+                    named.is_ok_and(|named| named.index != self.index)
+                };
+                self.is_astray || self.has_interface() && has_other()
+            }
         };
         let (found, refused) = match found {
             Ok(found) => (Some(found), None),

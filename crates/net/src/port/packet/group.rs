@@ -96,7 +96,11 @@ impl Group {
         })?;
         let mut ports = vec![first];
         for _ in 1..self.workers {
-            ports.push(open(Fanout::Join(group))?);
+            let mut port = open(Fanout::Join(group))?;
+            // If one member leaves the interface, all do: a new group beside this one would get every frame
+            // a second time.
+            port.hold = ports[0].hold.clone();
+            ports.push(port);
         }
         Ok(ports)
     }
@@ -119,7 +123,8 @@ impl Member {
         let waits = reopened
             .get_mut(self.place)
             .and_then(Option::take)
-            .filter(|port| port.index == link.index && is_bound(&port.socket, link.index));
+            .filter(|port| port.index == link.index && is_bound(&port.socket, link.index))
+            .filter(|port| !port.hold.is_lost());
         if waits.is_some() {
             return Ok(waits);
         }

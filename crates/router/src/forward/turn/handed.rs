@@ -21,6 +21,7 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
         let now = self.clock.now();
         let (pool, has_shares) = (&mut self.pool, self.has_shares);
         let outboxes = &mut self.outboxes;
+        let substitute = self.substitute.as_ref();
         exchange.receive(|errand, frame| {
             let Ok(slot) = pool.put(frame) else {
                 lane.counts_mut().lose(LostFrame::NoSlot, 1);
@@ -32,12 +33,19 @@ impl<P: Port, Q: Queueing, O: Observer> Forwarder<P, Q, O> {
                 pool.free(slot);
                 return;
             }
+            let arrival = match &errand {
+                Errand::Handed(handed) => handed.at,
+                Errand::Arrived(_) => pool.arrival(slot).map_or(now, |stamp| stamp.min(now)),
+            };
+            // A worker that went on has handed it over while this one hung.
+            if substitute.is_some_and(|substitute| substitute.has_forwarded(arrival)) {
+                lane.counts_mut().lose(LostFrame::Bridged, 1);
+                pool.free(slot);
+                return;
+            }
             match errand {
                 Errand::Handed(handed) => lane.accept(handed, slot, now, pool),
-                Errand::Arrived(port) => {
-                    let arrival = pool.arrival(slot).map_or(now, |stamp| stamp.min(now));
-                    lane.admit(slot, port, arrival, pool, outboxes);
-                }
+                Errand::Arrived(port) => lane.admit(slot, port, arrival, pool, outboxes),
             }
         });
     }

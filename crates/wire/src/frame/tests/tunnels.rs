@@ -250,3 +250,23 @@ fn what_cannot_be_split_inside_a_tunnel_is_refused() {
     assert_eq!(other(|vnet| vnet.gso_size = 0), GsoError::SegmentSize);
     assert_eq!(other(|vnet| vnet.gso_size = 47), GsoError::TinySegments(47));
 }
+
+#[test]
+fn a_tunnel_inside_a_tunnel_is_not_split() {
+    let (inside, vnet) = example();
+    let mut bytes = Vec::new();
+    PacketBuilder::ethernet2([5; 6], [6; 6])
+        .ipv6([0xfd; 16], [0xfc; 16], 64)
+        .udp(50_001, 4789)
+        .write(
+            &mut bytes,
+            &[&[8, 0, 0, 0, 0, 0, 8, 0][..], &inside].concat(),
+        )
+        .unwrap();
+    let vnet = VnetHeader {
+        csum_start: vnet.csum_start + 14 + 40 + 8 + 8,
+        ..vnet
+    };
+    let read = SuperPacket::in_tunnel(&parse(&bytes), &vnet, &bytes);
+    assert_eq!(read, Err(GsoError::Headers));
+}
