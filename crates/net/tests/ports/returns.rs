@@ -1,7 +1,8 @@
 //! Interfaces that are removed and made again, or renamed.
 
 use super::*;
-use sluice_net::port::Slot;
+use sluice_net::port::registry::Sharing;
+use sluice_net::port::{PortSpec, Slot};
 
 /// Two segments of 600 bytes behind 54 bytes of headers.
 fn super_packet(pool: &mut Pool) -> Slot {
@@ -227,4 +228,67 @@ fn a_device_without_ethernet_that_gets_the_name_is_no_port() {
         left.attach_error().is_none()
     });
     assert!(is_over, "{:?}", left.attach_error());
+}
+
+/// The first member sees that the interface has another name, the second one only that it has its own again.
+/// If the second one stayed, its old group and the new one would both get every frame.
+#[test]
+fn members_of_a_group_leave_an_interface_together() {
+    let namespace = wire::namespace();
+    let spec: PortSpec = "packet:left".parse().unwrap();
+    let size = PoolSize {
+        slots: 1024,
+        large: 8,
+    };
+    let mut pools = [(); 3].map(|()| Pool::new(size).unwrap());
+    let [first, second, far] = &mut pools;
+    let of_members = &mut [&mut *first, &mut *second];
+    let opened = spec.open_group(&namespace, Clock::start(), of_members, Sharing::Flows);
+    let mut members = opened.unwrap().ports;
+    let mut right = PacketPort::open(&namespace, "right", small()).unwrap();
+    if !wire::rename(&namespace, "left", "old") {
+        return;
+    }
+    let pause = || std::thread::sleep(Duration::from_millis(5));
+    let has_left = (0..1000).any(|_| {
+        members[0].receive(first, &mut Vec::new());
+        pause();
+        members[0].capabilities().mtu == 0
+    });
+    assert!(has_left);
+    assert!(wire::rename(&namespace, "old", "left"));
+    let (mut got, mut others) = (Vec::new(), Vec::new());
+    let is_back = (0..1000).any(|_| {
+        members[0].receive(first, &mut got);
+        members[1].receive(second, &mut others);
+        pause();
+        members[0].capabilities().mtu == 1500
+    });
+    assert!(is_back);
+    // The second one needs its answer as well.
+    for _ in 0..100 {
+        members[1].receive(second, &mut others);
+        pause();
+    }
+    got.drain(..).for_each(|slot| first.free(slot));
+    others.drain(..).for_each(|slot| second.free(slot));
+    for number in 0..64 {
+        let mut sent = Vec::new();
+        PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .udp(1000 + number, 9)
+            .write(&mut sent, &[7; 100])
+            .unwrap();
+        let slot = put(far, &sent);
+        assert_eq!(right.transmit(far, &[slot]), 1);
+    }
+    for _ in 0..40 {
+        members[0].receive(first, &mut got);
+        members[1].receive(second, &mut others);
+        pause();
+    }
+    assert_eq!(got.len() + others.len(), 64);
+    assert!(!got.is_empty() && !others.is_empty(), "both get flows");
+    got.drain(..).for_each(|slot| first.free(slot));
+    others.drain(..).for_each(|slot| second.free(slot));
 }
