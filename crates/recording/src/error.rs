@@ -74,8 +74,8 @@ pub enum ReadError {
     },
     /// A table has more than is kept in memory.
     #[error(
-        "`{}` has more than {most} {what}, which would take all memory: only a shorter run, or one that \
-         records less (`--record`), can be read",
+        "`{}` has more than {most} {what}, which would take all memory: only a shorter run, or one with fewer \
+         rows, can be read (a longer `interval` in [measure] for samples; `--record` of `sluice run`)",
         path.display()
     )]
     TooMany {

@@ -30,9 +30,7 @@ use sluice_net::namespace::Namespace;
 use sluice_net::port::{Counters, Loss, Spin};
 use sluice_net::socket::TcpDiag;
 use sluice_recording::metrics::measure;
-use sluice_recording::{
-    End, Environment, PROGRAM_ENDS, ReadError, RecordError, Recording, RunWriter,
-};
+use sluice_recording::{End, Environment, PROGRAM_ENDS, RecordError, Recording, RunWriter};
 use sluice_router::forward::{LaneCounts, LostFrame, PortNumber};
 use sluice_router::process::watch::links::LinkView;
 use sluice_scenario::metric::Summary;
@@ -54,7 +52,7 @@ pub enum ProgramError {
     /// The program did not run.
     #[error(transparent)]
     Exec(#[from] ExecError),
-    /// The recording could not be written. The program has ended with this status.
+    /// The recording could not be written or read back. The program has ended with this status.
     #[error("{error}; the program's exit status was {status}")]
     Record {
         /// The program's exit status.
@@ -62,9 +60,6 @@ pub enum ProgramError {
         /// The reason.
         error: RecordError,
     },
-    /// The recording could not be read back.
-    #[error(transparent)]
-    Read(#[from] ReadError),
 }
 
 /// A program that has ended, and its recording.
@@ -134,7 +129,7 @@ pub fn run(
         warning,
     } = written.map_err(fail)?;
     let recording = writer.finish(end).map_err(fail)?;
-    let summary = measure(&recording)?;
+    let summary = measure(&recording).map_err(|error| fail(error.into()))?;
     recording.store_summary(&summary).map_err(fail)?;
     Ok(Recorded {
         outcome,
