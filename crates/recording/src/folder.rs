@@ -92,7 +92,7 @@ pub(crate) fn read_run_file(dir: &Path) -> Result<RunFile, ReadError> {
 fn check_end(run: &RunFile) -> Result<(), String> {
     let end = Span::from_ns(run.end_ns);
     let duration = run.scenario.duration;
-    let latest = duration.saturating_add(LATE);
+    let latest = latest_end(&run.scenario);
     if end > latest {
         return Err(format!(
             "`end_ns` is {}, and a run of {duration} ends at {} at the latest",
@@ -110,6 +110,11 @@ fn check_end(run: &RunFile) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Returns the latest end of a run of `scenario` that is read.
+pub(crate) fn latest_end(scenario: &Scenario) -> Span {
+    scenario.duration.saturating_add(LATE)
 }
 
 /// Accepts a folder that is empty or contains a run that no process is writing.

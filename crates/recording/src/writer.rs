@@ -11,7 +11,7 @@ use sluice_core::{Rate, Time};
 
 use super::cell::Row;
 use super::error::RecordError;
-use super::folder::{prepare, read_run_file};
+use super::folder::{latest_end, prepare, read_run_file};
 use super::keep::Keep;
 use super::kept::KeptRows;
 use super::lock::FolderLock;
@@ -376,6 +376,14 @@ type InMemory = BTreeMap<&'static str, Bytes>;
 
 impl Drop for RunWriter {
     fn drop(&mut self) {
+        // The duration of a recorded program is known only at its end. With a short one, an end after
+        // days would not be read.
+        let ran = self.latest.since(Time::ZERO);
+        if ran > latest_end(&self.run.scenario) {
+            let mut scenario = self.run.scenario.clone();
+            scenario.duration = ran;
+            self.run.describe(&scenario);
+        }
         // The caller reports its own error. If this write fails too, the next run finds a folder
         // that a dead process left behind.
         let _ = self.close(End::partial(self.latest, "the program gave up"), None);

@@ -94,3 +94,27 @@ fn a_run_of_another_machine_is_not_marked() {
     let seen = Recording::open(&dir).unwrap();
     assert_eq!(seen.unfinished().as_deref(), Some(why));
 }
+
+#[test]
+fn a_recording_of_a_program_that_breaks_off_after_days_can_be_read() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut variant = variant();
+    // As for a program, whose flows and duration are not known yet.
+    variant.scenario.flows.clear();
+    variant.scenario.measure.warmup = Span::ZERO;
+    variant.scenario.duration = Span::from_secs(1);
+    let mut writer = RunWriter::create(temp.path(), &variant, &environment()).unwrap();
+    let ran = Span::from_secs(25 * 3600);
+    let late = PacketRecord {
+        arrival: Time::ZERO + ran,
+        at: Time::ZERO + ran,
+        ..packet(0, Fate::Sent)
+    };
+    writer.packet(Direction::Up, &late).unwrap();
+    drop(writer);
+    let recording = Recording::open(temp.path()).unwrap();
+    assert!(matches!(recording.run().status, Status::Partial { .. }));
+    assert_eq!(recording.run().end_ns, ran.as_ns());
+    assert_eq!(recording.run().scenario.duration, ran);
+    assert_eq!(recording.packets().unwrap().count(), 1);
+}
