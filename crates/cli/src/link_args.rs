@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap_complete::engine::ArgValueCandidates;
 use sluice_core::{Rate, Span};
 use sluice_exec::link::LinkWords;
+use sluice_scenario::Texts;
 
 use crate::completion;
 
@@ -47,6 +48,8 @@ pub struct LinkArgs {
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value,
           help_heading = LINK)]
     sets: Vec<(String, String)>,
+    #[arg(skip)]
+    texts: Texts,
 }
 
 impl LinkArgs {
@@ -81,6 +84,7 @@ impl LinkArgs {
             options: options(self),
             sets: self.sets.clone(),
             traces: [self.trace.clone(), self.up_trace.clone()],
+            texts: self.texts.clone(),
             ..LinkWords::default()
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors, toml_text};
+use sluice_scenario::{Link, Overrides, Scenario, ScenarioErrors, Texts, toml_text};
 
 /// How the user describes a link.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,8 @@ pub struct LinkWords {
     pub asked: Vec<(String, String)>,
     /// Mahimahi traces of the directions down and up.
     pub traces: [Option<PathBuf>; 2],
+    /// The texts of the files that were read. Each is read once, however often the link is read.
+    pub texts: Texts,
 }
 
 /// The reason why a link cannot be read.
@@ -72,7 +74,7 @@ impl LinkWords {
         let (name, mut text) = match &self.link {
             Some(word) if is_path(word) => {
                 let path = Path::new(word);
-                let text = Scenario::text(path).map_err(|reason| LinkError::Read {
+                let text = self.texts.read(path).map_err(|reason| LinkError::Read {
                     path: path.to_owned(),
                     reason,
                 })?;
@@ -133,6 +135,7 @@ impl LinkWords {
             sets: &sets,
             written: &written,
             with_files,
+            texts: &self.texts,
         };
         let mut variants = Scenario::parse_with(&name, &text, overrides)?;
         if variants.len() > 1 {
@@ -361,6 +364,31 @@ mod tests {
             error.ends_with("` is not UTF-8; rename the file"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_pipe_is_read_once_however_often_the_link_is_read() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+        let pipe = |text: &str| {
+            let (pipe, mut writer) = std::io::pipe().unwrap();
+            writer.write_all(text.as_bytes()).unwrap();
+            pipe
+        };
+        let [link, trace] = ["[link]\nrtt = \"20ms\"\n", "1\n2\n"].map(pipe);
+        let path = |pipe: &std::io::PipeReader| format!("/proc/self/fd/{}", pipe.as_raw_fd());
+        let words = LinkWords {
+            link: Some(path(&link)),
+            options: vec![("--up", "up.rate", "1Mbit/s".to_owned())],
+            traces: [Some(path(&trace).into()), None],
+            ..LinkWords::default()
+        };
+        // As for a proxy and for its report.
+        for words in [&words, &words.clone()] {
+            let links = words.links().unwrap();
+            assert!(links[0].down.rate.is_trace());
+            assert_eq!(links[0].rtt(), Span::from_ms(20));
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use sluice_core::spelling;
 
+use super::file::{Open, Texts};
 use super::source::{Place, Source};
 
 /// The reason why a scenario could not be loaded.
@@ -109,6 +110,7 @@ const MOST_CHARACTERS: usize = 4000;
 pub(crate) struct Problems<'a> {
     list: Vec<Problem>,
     source: Source<'a>,
+    texts: Texts,
     /// The steps of rates and delays that take turns, in all variants.
     turns: u64,
     /// The bytes at which the lines of the text begin, when a place has been described.
@@ -121,6 +123,7 @@ impl<'a> Problems<'a> {
         Problems {
             list: Vec::new(),
             source,
+            texts: Texts::default(),
             turns: 0,
             lines: OnceCell::new(),
         }
@@ -128,7 +131,20 @@ impl<'a> Problems<'a> {
 
     /// Returns an empty list for the same source.
     pub fn beside(&self) -> Self {
-        Problems::of(self.source)
+        Problems {
+            texts: self.texts.clone(),
+            ..Problems::of(self.source)
+        }
+    }
+
+    /// Uses `texts` for the files that are named.
+    pub fn share(&mut self, texts: &Texts) {
+        self.texts = texts.clone();
+    }
+
+    /// Returns the text of the file at `path`, which `open` opens if it was not read before.
+    pub fn text_of(&self, path: &Path, open: Open) -> Result<String, String> {
+        self.texts.read_by(path, open)
     }
 
     /// The folder that the paths in the scenario are relative to.

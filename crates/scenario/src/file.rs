@@ -4,10 +4,12 @@
 //! scenario, so that a recording is self-contained, and two runs with the same scenario have read
 //! the same files.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use super::error::{Problem, Problems, ScenarioErrors};
 use super::field::wrong_type;
@@ -48,7 +50,7 @@ impl TextFile {
             return None;
         }
         let whole = problems.folder().join(path);
-        match read_utf8(&whole, opener(&node.at)) {
+        match problems.text_of(&whole, opener(&node.at)) {
             Ok(text) => Some(TextFile {
                 path: path.clone(),
                 text,
@@ -110,14 +112,6 @@ impl Scenario {
         Scenario::load_by(path, sluice_loader::open_regular, sets)
     }
 
-    /// Reads the text of a file for [`Scenario::parse`]: at most 256 MiB of UTF-8.
-    ///
-    /// # Errors
-    /// The reason, without the name of the file.
-    pub fn text(path: &Path) -> Result<String, String> {
-        read_utf8(path, open_any)
-    }
-
     fn load_by(path: &Path, open: Open, sets: &[String]) -> Result<Vec<Variant>, ScenarioErrors> {
         let read = |reason| ScenarioErrors::Read {
             path: path.to_owned(),
@@ -125,6 +119,32 @@ impl Scenario {
         };
         let text = read_utf8(path, open).map_err(read)?;
         Scenario::parse(&path.display().to_string(), &text, sets)
+    }
+}
+
+/// The texts of the files that were read, by their paths. A file is read only once: a pipe has nothing left for a
+/// second reader, and all variants of a scenario have the same text. Clones share the texts.
+#[derive(Clone, Debug, Default)]
+pub struct Texts(Arc<Mutex<BTreeMap<PathBuf, String>>>);
+
+impl Texts {
+    /// Returns the text of the file at `path`: at most 256 MiB of UTF-8.
+    ///
+    /// # Errors
+    /// The reason, without the name of the file.
+    pub fn read(&self, path: &Path) -> Result<String, String> {
+        self.read_by(path, open_any)
+    }
+
+    /// Does the same as [`Texts::read`] for a file that `open` opens.
+    pub(crate) fn read_by(&self, path: &Path, open: Open) -> Result<String, String> {
+        let mut texts = self.0.lock().expect("nobody panics with the lock");
+        if let Some(text) = texts.get(path) {
+            return Ok(text.clone());
+        }
+        let text = read_utf8(path, open)?;
+        texts.insert(path.to_owned(), text.clone());
+        Ok(text)
     }
 }
 
@@ -190,6 +210,30 @@ mod tests {
         // It has no end.
         let endless = read_at_most(1 << 16, Path::new("/dev/zero"), open_any);
         assert_eq!(endless.unwrap_err(), "it has more than 65536 bytes");
+    }
+
+    #[test]
+    fn a_pipe_on_the_command_line_is_read_once_for_all_variants() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+        for (matrix, count) in [
+            ("", 1),
+            ("[matrix]\n\"link.queue\" = [\"fifo\", \"codel\"]\n", 2),
+        ] {
+            let (pipe, mut writer) = io::pipe().unwrap();
+            writer.write_all(b"1\n2\n").unwrap();
+            drop(writer);
+            let text = format!("duration = \"2s\"\n[link]\n{matrix}[[flow]]\ntype = \"ping\"\n");
+            let trace = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+            let sets = [
+                "link.up.rate=1Mbit/s".to_owned(),
+                format!("link.down.rate={{ trace = \"{trace}\" }}"),
+            ];
+            let variants = Scenario::parse("x.toml", &text, &sets).unwrap();
+            assert_eq!(variants.len(), count);
+            let is_trace = |variant: &Variant| variant.scenario.link.down.rate.is_trace();
+            assert!(variants.iter().all(is_trace));
+        }
     }
 
     #[test]

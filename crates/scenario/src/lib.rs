@@ -67,7 +67,7 @@ use sluice_core::param::Ratio;
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
-pub use file::TextFile;
+pub use file::{TextFile, Texts};
 pub use flow::types::*;
 pub use flow::{
     FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, Places,
@@ -254,6 +254,8 @@ pub struct Overrides<'a> {
     /// How many of them, from the first on, may name files: traces, profiles, and the files of
     /// algorithms. The others come from somebody who must not make this process read files.
     pub with_files: usize,
+    /// The texts of the files that were read before, to which those of this scenario are added.
+    pub texts: &'a Texts,
 }
 
 impl Scenario {
@@ -266,6 +268,7 @@ impl Scenario {
             sets,
             written: &[],
             with_files: sets.len(),
+            texts: &Texts::default(),
         };
         Scenario::parse_with(file, text, overrides)
     }
@@ -283,6 +286,7 @@ impl Scenario {
             sets,
             written,
             with_files,
+            texts,
         } = overrides;
         let mut problems = Problems::of(Source {
             name: file,
@@ -291,6 +295,7 @@ impl Scenario {
             written,
             with_files,
         });
+        problems.share(texts);
         let variants = tree::parse(text, &mut problems)
             .map(|root| read_variants(file, root, sets, &mut problems));
         match variants {
