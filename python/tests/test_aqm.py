@@ -287,7 +287,7 @@ class Wake(sluice.Discipline):
     [
         (
             "Timer",
-            r"`next_timer` returned \d+, 15 ns later than now, and the timer has expired too",
+            r"`next_timer` returned \d+, 15 ns later than now, and timers have expired too",
         ),
         ("Wake", "None too often: `next_wake` asks for the next call 15 ns later"),
     ],
@@ -312,6 +312,15 @@ def test_a_timer_each_10_us_is_not_too_often(tmp_path: Path) -> None:
     words = f"py:{file}:Timer step 10000"
     run = sluice.run(SCENARIO | {"duration": "2s"}, {"link.queue": words})
     assert run.stopped == []
+
+
+def test_the_timers_of_all_flow_queues_count_together(tmp_path: Path) -> None:
+    file = tmp_path / "t.py"
+    file.write_text(HASTY)
+    # A call each 6 us is not too often; those of three flows are one each 2 us.
+    with pytest.raises(sluice.RunFailed, match="timers have expired too often") as caught:
+        sluice.run(SCENARIO, {"link.queue": f"fq_py:{file}:Timer step 6000"})
+    shutil.rmtree(caught.value.folder)
 
 
 def test_an_error_before_the_first_packet_is_printed_once_for_a_run(

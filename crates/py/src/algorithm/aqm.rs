@@ -1,5 +1,8 @@
 //! AQMs: subclasses of `sluice.Aqm`.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
@@ -19,16 +22,23 @@ pub(super) struct AqmClass(pub Class);
 
 impl Outside for AqmClass {
     fn start(&self, values: &Values) -> Result<Box<dyn Started>, ParamError> {
-        Ok(Box::new(Instances(self.0.factory(values)?)))
+        Ok(Box::new(Instances {
+            factory: self.0.factory(values)?,
+            timers: Rc::default(),
+        }))
     }
 }
 
-struct Instances(Factory);
+struct Instances {
+    factory: Factory,
+    /// What the timers of all queues may do.
+    timers: Rc<Cell<Allowance>>,
+}
 
 impl Started for Instances {
     fn aqm(&self) -> Box<dyn Aqm> {
-        let made = self.0.begin(CONSEQUENCE, |py, of| {
-            let hooks = Hooks::new(py, of, self.0.name)?;
+        let made = self.factory.begin(CONSEQUENCE, |py, of| {
+            let hooks = Hooks::new(py, of, self.factory.name)?;
             let timer = hooks.timer(py)?;
             Ok(timer.map(|timer| (hooks, timer)))
         });
@@ -39,14 +49,14 @@ impl Started for Instances {
                 unreported: None,
                 account,
                 timer,
-                timers: Allowance::default(),
+                timers: Rc::clone(&self.timers),
             },
             Err(why) => InQueue {
                 hooks: None,
                 unreported: Some(why),
-                account: self.0.account(CONSEQUENCE, None),
+                account: self.factory.account(CONSEQUENCE, None),
                 timer: None,
-                timers: Allowance::default(),
+                timers: Rc::clone(&self.timers),
             },
         })
     }
@@ -115,8 +125,8 @@ struct InQueue {
     unreported: Option<String>,
     account: Account,
     timer: Option<Time>,
-    /// What the timer may do.
-    timers: Allowance,
+    /// What the timers of all queues may do.
+    timers: Rc<Cell<Allowance>>,
 }
 
 impl InQueue {
@@ -145,6 +155,14 @@ impl InQueue {
     fn fail(&mut self, why: &str, cx: &mut Cx<'_>) {
         self.timer = None;
         self.account.fail(why, cx);
+    }
+
+    /// Takes a call of the timer from what all queues may do; returns whether there was so much.
+    fn may_expire(&self, now: Time) -> bool {
+        let mut timers = self.timers.get();
+        let is_left = timers.take(PER_CALL, now);
+        self.timers.set(timers);
+        is_left
     }
 
     /// Asks the hook `name`, which `hook` finds, for a verdict.
@@ -258,12 +276,12 @@ impl Aqm for InQueue {
         if next <= cx.now {
             let why = format!("`next_timer` returned {at}, which is not later than now, {now}");
             self.fail(&why, cx);
-        } else if !self.timers.take(PER_CALL, cx.now) {
+        } else if !self.may_expire(cx.now) {
             let most = PER_CALL.as_ns() / 1_000;
             let why = format!(
-                "`next_timer` returned {at}, {later} ns later than now, and the timer has expired too \
-                 often: on average, {most} us pass between two calls of `on_timer`; times are in \
-                 nanoseconds"
+                "`next_timer` returned {at}, {later} ns later than now, and timers have expired too \
+                 often: on average, {most} us must pass between two calls of `on_timer`, those of all \
+                 flow queues counted; times are in nanoseconds"
             );
             self.fail(&why, cx);
         }
