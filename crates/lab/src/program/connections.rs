@@ -22,7 +22,7 @@ pub(super) struct Connections {
     numbers: BTreeMap<(Protocol, SocketAddr, SocketAddr), usize>,
     /// The index of each flow, by the hash of its packets, which differs between the directions.
     hashes: BTreeMap<u32, usize>,
-    /// The forwarded ports, by the program's ends of their connections.
+    /// The forwarded TCP ports, by the program's ends of their connections.
     forwards: BTreeMap<SocketAddr, u16>,
 }
 
@@ -121,7 +121,9 @@ impl Connections {
         let ends = (protocol, program, remote);
         let number = *self.numbers.entry(ends).or_insert(next);
         if number == next {
-            let remote = match self.forwards.get(&program) {
+            // A UDP socket may have the same port by chance.
+            let forwarded = self.forwards.get(&program);
+            let remote = match forwarded.filter(|_| protocol == Protocol::Tcp) {
                 Some(port) => Remote::Named {
                     name: format!("localhost:{port}"),
                     is_v6: program.is_ipv6(),
@@ -642,9 +644,15 @@ mod tests {
         connections.saw(1, Protocol::Tcp, arrival, far);
         connections.saw(2, Protocol::Tcp, arrival, address("192.0.0.1:35744"));
         connections.saw(3, Protocol::Tcp, address("192.0.0.2:40001"), far);
+        connections.saw(4, Protocol::Udp, arrival, address("198.51.100.7:9000"));
         let flows = connections.into_flows(&Names::default());
         let names: Vec<&str> = flows.iter().map(|flow| flow.name.as_str()).collect();
-        let expected = ["localhost:3000-1", "localhost:3000-2", "far.sluice:53326"];
+        let expected = [
+            "localhost:3000-1",
+            "localhost:3000-2",
+            "far.sluice:53326",
+            "198.51.100.7:9000-udp",
+        ];
         assert_eq!(names, expected);
     }
 
