@@ -1,14 +1,16 @@
 //! The folder of a variant's recording.
 
-use super::Variant;
+use super::{PICTURE_ENDINGS, Variant};
 
 impl Variant {
     /// Returns the name as a folder: without spaces and other characters that are special in shells and
-    /// file systems, and other than the files that a suite has beside it. A name that is too long for a file
-    /// system loses its end and gets a hash of the whole.
+    /// file systems, and other than the files and pictures that a suite has beside it. A name that is too long
+    /// for a file system loses its end and gets a hash of the whole.
     pub fn folder(&self) -> String {
         let mut folder = slug(&self.name);
-        if FILES.contains(&folder.as_str()) || folder.ends_with(".part") {
+        let ending = folder.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let is_picture = PICTURE_ENDINGS.contains(&ending);
+        if is_picture || FILES.contains(&folder.as_str()) || ending == "part" {
             folder.push_str("-run");
         }
         if folder.len() > MOST_BYTES {
@@ -48,6 +50,7 @@ fn hash(text: &str) -> u64 {
 /// The files beside the folders of a scenario's variants.
 const FILES: &[&str] = &[
     "agreement.json",
+    "figures.csv",
     "index.html",
     "report.html",
     "summary.json",
@@ -73,7 +76,11 @@ mod tests {
         assert_eq!(folder("report.html"), "report.html-run");
         assert_eq!(folder("summary.json"), "summary.json-run");
         assert_eq!(folder("summary.json.part"), "summary.json.part-run");
+        assert_eq!(folder("figures.csv"), "figures.csv-run");
+        // A row of [[picture]] may be written to it.
+        assert_eq!(folder("curve.pdf"), "curve.pdf-run");
         assert_eq!(folder("report html"), "report-html");
+        assert_eq!(folder("pdf"), "pdf");
     }
 
     #[test]
