@@ -267,11 +267,18 @@ impl Recording {
             Err(error) => return Err(ReadError::Open { path, error }),
         };
         match serde_json::from_str(&text) {
-            Ok(summary) if seal::fits(&text, &self.run) => Ok(Some(summary)),
+            Ok(summary) if self.fits(&summary) && seal::fits(&text, &self.run) => Ok(Some(summary)),
             Ok(_) if self.has(Keep::Packets) => Ok(None),
             Ok(_) => Err(ReadError::Unsealed { path }),
             Err(error) => Err(ReadError::Json { path, error }),
         }
+    }
+
+    /// Returns whether a summary has the figures of each flow and of each pipe of the run.
+    fn fits(&self, summary: &Summary) -> bool {
+        let scenario = &self.run.scenario;
+        let is_whole = summary.flows.len() == scenario.instances().count();
+        is_whole && summary.pipes.len() == scenario.pipes().count()
     }
 
     /// Stores `summary` as summary.json in the folder, with a seal.

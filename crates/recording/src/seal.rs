@@ -92,6 +92,12 @@ mod tests {
         let at = text.rfind(super::KEY).unwrap();
         let old = format!("{}\n}}\n", &text[..at]);
         assert_eq!(stored(&old).unwrap(), Some(summary));
+        // But it had the figures of every pipe and flow.
+        for key in ["pipes", "flows"] {
+            let mut figures: serde_json::Value = serde_json::from_str(&old).unwrap();
+            figures[key].as_array_mut().unwrap().pop();
+            assert_eq!(stored(&figures.to_string()).unwrap(), None, "{key}");
+        }
     }
 
     #[test]

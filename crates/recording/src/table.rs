@@ -217,6 +217,15 @@ impl<R: Row> Rows<R> {
         }
     }
 
+    /// Returns how many rows the table has, as it says itself; the largest number if they are in memory.
+    pub fn claimed(&self) -> usize {
+        match (&self.kept, &self.file) {
+            (Some(_), _) => usize::MAX,
+            (None, Some(file)) => all_rows(file.metadata().row_groups()) as usize,
+            (None, None) => 0,
+        }
+    }
+
     /// Reads only the columns with these names from now on, and returns their places. The others are
     /// empty, so that no whole rows can be read.
     pub(crate) fn keep_columns<const N: usize>(&mut self, names: [&str; N]) -> [usize; N] {

@@ -383,12 +383,18 @@ fn queues(
     // The figures count the packets after the warm-up.
     let (warmup, end_ns) = (scenario.measure.warmup.as_ns(), recording.run().end_ns);
     let share = end_ns.saturating_sub(warmup) as f64 / end_ns.max(1) as f64;
-    let room = |figures: &PipeSummary| (figures.packets as f64 / share.max(0.1) * 1.1) as usize;
-    let new = |figures: &PipeSummary| PacketColumns::new(instances, room(figures));
+    let rows = if_recorded(recording.packets())?.bounded()?;
+    // A stored summary may claim any number of packets.
+    let mut left = rows.claimed();
+    let new = |figures: &PipeSummary| {
+        let room = (figures.packets as f64 / share.max(0.1) * 1.1) as usize;
+        let room = room.min(left);
+        left -= room;
+        PacketColumns::new(instances, room)
+    };
     let mut packets: Vec<PacketColumns> = summary.pipes.iter().map(new).collect();
     // The charts end with the run. Afterwards the queues only drain.
     let end = Time::from_ns(recording.run().end_ns);
-    let rows = if_recorded(recording.packets())?;
     rows.for_each_passage(|passage| {
         if let Some(place) = place(passage.pipe).filter(|_| passage.at <= end) {
             packets[place].push(&passage);

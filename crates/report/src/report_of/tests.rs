@@ -182,6 +182,29 @@ fn runs_that_differ_in_their_seed_only_are_repetitions() {
 }
 
 #[test]
+fn packets_that_only_a_stored_summary_claims_take_no_memory() {
+    let temp = tempfile::tempdir().unwrap();
+    let run = |seed: u64| {
+        let text = format!(
+            "duration = \"2s\"\nseed = {seed}\n[link]\nrate = \"1Mbit/s\"\n[[flow]]\ntype = \"ping\"\n"
+        );
+        let variant = scenario::Scenario::parse("x.toml", &text, &[]);
+        let environment = Environment::here(scenario::Backend::Sim, String::new());
+        let dir = temp.path().join(seed.to_string());
+        let writer = RunWriter::create(&dir, &variant.unwrap()[0], &environment).unwrap();
+        let end = End::complete(Time::from_ns(2_000_000_000));
+        let recording = writer.finish(end).unwrap();
+        let mut summary = measure(&recording).unwrap();
+        summary.pipes[0].packets = 1 << 60;
+        recording.store_summary(&summary).unwrap();
+        recording
+    };
+    let report = report_of(&[&run(1), &run(2)]).unwrap();
+    assert_eq!(report.runs.len(), 1, "one run with two repetitions");
+    assert!(report.runs[0].queues[0].packets.is_empty());
+}
+
+#[test]
 fn the_repetitions_in_each_folder_are_one_run() {
     let temp = tempfile::tempdir().unwrap();
     let run = |folder: &str, seed: u64| {
