@@ -31,7 +31,7 @@ class Recording:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """The figures of the summary table."""
+        """The figures as they are in summary.json; `Run.open` computes edited ones again."""
         summary = self._json("summary.json")
         summary.pop("seal", None)  # the checksum of the file, not a figure
         return summary

@@ -78,7 +78,7 @@ const INTRODUCTION: &str = "\
 |---|---|
 | `run.json` | the scenario with all values (as JSON, and as TOML for another run), seed, versions, host, kernel, the flows with their numbers, the programs with their exit status and figures, SHA-256 of the tables and of the algorithms' files (`algorithms`, relative to `folder_of_algorithms`), the build ID of the program, and the status of the run: `running`, `complete`, or `partial` with the reason |
 | `packets.parquet`, `headers.parquet`, `flows.parquet`, `queues.parquet`, `pings.parquet`, `transfers.parquet`, `releases.parquet`, `arrivals.parquet` | the tables below |
-| `summary.json` | the figures of the run, and a seal: a SHA-256 of the figures, the scenario and the tables. If it does not fit, because the figures were edited or are of another run, they are computed again from the tables |
+| `summary.json` | the figures of the run, and a seal: a SHA-256 of the figures, the scenario and the tables. If it does not fit, because the figures were edited or are of another run, they are computed again from the tables, or refused if there are none. In Python, `sluice.Recording` reads the file as it is |
 | `report.html` | the charts of the run |
 | `programs/NAME.out`, `programs/NAME.err` | what the program of the flow `NAME` wrote to its standard output and standard error, if it wrote anything; at most 16 MiB each |
 
