@@ -43,8 +43,8 @@ pub struct LinkArgs {
     /// Mahimahi trace of the direction from the program
     #[arg(long, value_name = "FILE", conflicts_with = "up", help_heading = LINK)]
     up_trace: Option<PathBuf>,
-    /// Set a key of `[link]`, of both directions or of one, e.g. down.queue=fq_codel; seed=N
-    /// loses other packets
+    /// Set a key of `[link]`, of both directions or of one, e.g. down.queue=fq_codel, or seed=N
+    /// of random losses
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value,
           help_heading = LINK)]
     sets: Vec<(String, String)>,

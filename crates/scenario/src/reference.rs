@@ -234,8 +234,8 @@ framing, and the delay with its jitter.
 | `[[\"0s\", \"100Mbit/s\"], [\"15s\", \"10Mbit/s\"], [\"20s\", \"outage\"]]` | each rate applies from its \
 instant on; nothing is sent during an outage |
 | `{ every = \"20s\", rates = [\"100Mbit/s\", \"10Mbit/s\"] }` | these rates in turn, until the end of the run |
-| `{ csv = \"FILE\" }` | lines of `time_ns,bits_per_second`; 0 is an outage, until the end of the run if it is \
-in the last line; one rate at least is not 0 |
+| `{ csv = \"FILE\" }` | lines of `time_ns,bits_per_second`; 0 is an outage, and in the last line, an outage \
+until the end of the run. At least one rate must not be 0 |
 | `{ trace = \"FILE\" }` | a Mahimahi trace: each line is a time in ms at which 1500 bytes may pass; after the last \
 line it starts again |
 
