@@ -15,7 +15,7 @@ use sluice_lab::program::{ProxyRecordError, ProxyRecorder};
 use sluice_loader::{Ending, HookWatch};
 use sluice_proxy::{Addresses, Listen, Map, Proxy, ProxyError, Settings, WordError};
 
-use sluice_recording::Recording;
+use sluice_recording::{ReadError, Recording};
 use sluice_report::pages::{PageError, write_page};
 use sluice_scenario::Scenario;
 
@@ -154,7 +154,7 @@ fn try_run(args: &Args) -> Result<u8, Error> {
     }
     let verdict = proxy.run();
     if let Some((recorder, dir)) = recorder {
-        let (recording, _) = recorder.finish()?;
+        let recording = recorder.finish()?;
         write_report(&recording, dir)?;
     }
     let verdict = verdict?;
@@ -259,14 +259,20 @@ pub fn warn_of_earlier(dir: &Path) {
     }
 }
 
-/// Draws the page of a recording and prints its place.
+/// Draws the page of a recording and prints its place; or warns that the recording has more rows than are
+/// kept in memory, because what was recorded has succeeded.
 ///
 /// # Errors
 /// The page cannot be drawn or written.
 pub fn write_report(recording: &Recording, dir: &Path) -> Result<(), PageError> {
     let page = dir.join(sluice_recording::PAGE);
-    write_page(&page, &[recording])?;
-    eprintln!("sluice: report: {}", page.display());
+    match write_page(&page, &[recording]) {
+        Ok(()) => eprintln!("sluice: report: {}", page.display()),
+        Err(PageError::Read(error @ ReadError::TooMany { .. })) => {
+            eprintln!("sluice: warning: there is no report: {error}");
+        }
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 
@@ -328,7 +334,7 @@ pub fn run_program(
     let recorded = recorder.map(ProxyRecorder::finish).transpose();
     let recorded = recorded.map_err(|error| after(error.into()))?;
     let verdict = verdict.map_err(|error| after(error.into()))?;
-    Ok((status, verdict, recorded.map(|(recording, _)| recording)))
+    Ok((status, verdict, recorded))
 }
 
 /// Returns the variables by which programs find a proxy.

@@ -30,10 +30,11 @@ use sluice_net::namespace::Namespace;
 use sluice_net::port::{Counters, Loss, Spin};
 use sluice_net::socket::TcpDiag;
 use sluice_recording::metrics::measure;
-use sluice_recording::{End, Environment, PROGRAM_ENDS, RecordError, Recording, RunWriter};
+use sluice_recording::{
+    End, Environment, PROGRAM_ENDS, ReadError, RecordError, Recording, RunWriter,
+};
 use sluice_router::forward::{LaneCounts, LostFrame, PortNumber};
 use sluice_router::process::watch::links::LinkView;
-use sluice_scenario::metric::Summary;
 use sluice_scenario::{Backend, Direction, Scenario, Variant};
 
 use crate::live::{
@@ -69,8 +70,6 @@ pub struct Recorded {
     pub outcome: Outcome,
     /// The recording.
     pub recording: Recording,
-    /// The figures.
-    pub summary: Summary,
     /// The reason, if the recording has no data of connections.
     pub warning: Option<String>,
 }
@@ -129,14 +128,22 @@ pub fn run(
         warning,
     } = written.map_err(fail)?;
     let recording = writer.finish(end).map_err(fail)?;
-    let summary = measure(&recording).map_err(|error| fail(error.into()))?;
-    recording.store_summary(&summary).map_err(fail)?;
+    store_figures(&recording).map_err(fail)?;
     Ok(Recorded {
         outcome,
         recording,
-        summary,
         warning,
     })
+}
+
+/// Computes the figures of a recording and stores them. One with more rows than are kept in memory gets none:
+/// the program has run, and the reason is known again when the report is drawn.
+fn store_figures(recording: &Recording) -> Result<(), RecordError> {
+    match measure(recording) {
+        Ok(summary) => recording.store_summary(&summary),
+        Err(ReadError::TooMany { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Returns the variant of a recording that begins: its flows are not known yet.
@@ -518,7 +525,45 @@ const DEFAULT_CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
 #[cfg(test)]
 mod tests {
+    use sluice_core::record::{Fate, PacketRecord};
+    use sluice_core::{DropReason, Ecn};
+
     use super::*;
+
+    #[test]
+    fn a_recording_of_more_packets_than_are_kept_in_memory_has_no_figures() {
+        let temp = tempfile::tempdir().unwrap();
+        let text = "duration = \"3s\"\n[link]\nrate = \"5Mbit/s\"\n[[flow]]\ntype = \"ping\"\n";
+        let scenario = Scenario::parse("x.toml", text, &[]).unwrap().remove(0);
+        let variant = without_traffic(&scenario.scenario, "x");
+        let recorded = |packets: u64| {
+            let environment = Environment::here(Backend::Live, String::new());
+            let dir = temp.path().join(packets.to_string());
+            let mut writer = RunWriter::create(&dir, &variant, &environment).unwrap();
+            for seq in 0..packets {
+                let packet = PacketRecord {
+                    seq,
+                    packet: None,
+                    arrival: Time::ZERO,
+                    flow: 0,
+                    len: 1500,
+                    segments: u16::MAX,
+                    ecn: Ecn::NotEct,
+                    class: 0,
+                    fate: Fate::Dropped(DropReason::Loss),
+                    at: Time::ZERO,
+                };
+                writer.packet(Direction::Up, &packet).unwrap();
+            }
+            writer.set_scenario(&variant.scenario);
+            let recording = writer.finish(End::complete(Time::ZERO)).unwrap();
+            store_figures(&recording).unwrap();
+            recording.stored_summary().unwrap()
+        };
+        // 8192 * 65535 are fewer than the limit of 2^29 = 8192 * 65536; with one more there are 536 928 255.
+        assert!(recorded(8192).is_some());
+        assert!(recorded(8193).is_none());
+    }
 
     #[test]
     fn a_recording_has_the_seed_of_its_links() {

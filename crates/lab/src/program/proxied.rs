@@ -9,17 +9,13 @@ use sluice_core::{Ecn, Time};
 use sluice_loader::Ending;
 use sluice_proxy::{Observation as Seen, Observations, Proxy};
 use sluice_recording::headers::HeaderCoder;
-use sluice_recording::metrics::measure;
-use sluice_recording::{
-    Arrival, Environment, ReadError, RecordError, Recording, Release, RunWriter,
-};
-use sluice_scenario::metric::Summary;
+use sluice_recording::{Arrival, Environment, RecordError, Recording, Release, RunWriter};
 use sluice_scenario::{Backend, Direction, Scenario};
 
 use super::connections::Connections;
 use super::datagrams::Protocol;
 use super::names::Names;
-use super::{Written, describe, ended, without_traffic, write_flows};
+use super::{Written, describe, ended, store_figures, without_traffic, write_flows};
 use crate::live::Observation;
 use crate::run::write_observation;
 use crate::segments::tcp_header;
@@ -32,12 +28,9 @@ pub struct ProxyRecorder {
 /// The reason why a proxy has no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyRecordError {
-    /// The recording could not be begun or written.
+    /// The recording could not be begun, written, or read back.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// The recording could not be read back.
-    #[error(transparent)]
-    Read(#[from] ReadError),
     /// There is no thread.
     #[error("cannot start the thread that records: {0}")]
     Thread(#[from] std::io::Error),
@@ -79,12 +72,11 @@ impl ProxyRecorder {
     ///
     /// # Errors
     /// [`ProxyRecordError`].
-    pub fn finish(self) -> Result<(Recording, Summary), ProxyRecordError> {
+    pub fn finish(self) -> Result<Recording, ProxyRecordError> {
         let Written { writer, end, .. } = self.written()?;
         let recording = writer.finish(end)?;
-        let summary = measure(&recording)?;
-        recording.store_summary(&summary)?;
-        Ok((recording, summary))
+        store_figures(&recording)?;
+        Ok(recording)
     }
 
     /// Ends the recording when the proxy has ended because of an error, which the caller reports. The
