@@ -324,22 +324,17 @@ const HARMLESS: &[&str] = &[
     "__errno_location",
 ];
 
-/// Checks that the functions of one scenario have failed.
-pub fn check(scenario: &str, lines: &BTreeSet<(String, usize)>) {
+/// Returns the functions of one scenario that have not failed.
+pub fn missing(scenario: &str, lines: &BTreeSet<(String, usize)>) -> Vec<String> {
     let failed: BTreeSet<(String, String)> = lines
         .iter()
         .filter_map(|(file, line)| Some((file.clone(), function_at(file, *line)?)))
         .collect();
     let rows = SITES.iter().filter(|row| row.2 == scenario);
-    let missing: Vec<String> = rows
-        .flat_map(|(file, functions, _)| functions.split(' ').map(move |name| (*file, name)))
+    rows.flat_map(|(file, functions, _)| functions.split(' ').map(move |name| (*file, name)))
         .filter(|(file, name)| !failed.contains(&((*file).to_owned(), (*name).to_owned())))
         .map(|(file, name)| format!("{file}: {name}"))
-        .collect();
-    assert!(
-        missing.is_empty(),
-        "{scenario}: no call of these has failed: {missing:?}; {failed:?}"
-    );
+        .collect()
 }
 
 #[test]
