@@ -24,7 +24,7 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::xdp::XdpOptions;
 use sluice_net::port::{
-    Counters, Loss, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, XdpPort,
+    Counters, Injector, Loss, NfqueuePort, PacketPort, Pool, PoolSize, Port, Spin, TunPort, XdpPort,
 };
 use sluice_router::forward::{Forwarder, LaneCounts, LaneOptions, LostFrame, Piped, Queueing};
 use sluice_router::process::Ruled;
@@ -150,19 +150,7 @@ impl Site {
 
     /// A packet socket that sends any frame from h2.
     fn intruder(&self) -> Intruder {
-        let options = PacketOptions {
-            offloads: false,
-            receives: false,
-            ..PacketOptions::default()
-        };
-        Intruder {
-            port: PacketPort::open(&self.h2, "eth0", options).unwrap(),
-            pool: Pool::new(PoolSize {
-                slots: 64,
-                large: 1,
-            })
-            .unwrap(),
-        }
+        Intruder(Injector::open(&self.h2, "eth0").unwrap())
     }
 
     fn received_by_h3(&self) -> u64 {
@@ -171,20 +159,12 @@ impl Site {
     }
 }
 
-struct Intruder {
-    port: PacketPort,
-    pool: Pool,
-}
+struct Intruder(Injector);
 
 impl Intruder {
-    fn send(&mut self, frame: &[u8]) {
-        let slot = self.pool.allocate().unwrap();
-        self.pool.room_mut(slot)[..frame.len()].copy_from_slice(frame);
-        let length = frame.len() as u32;
-        self.pool.set_frame(slot, length, VnetHeader::default());
-        if self.port.transmit(&mut self.pool, &[slot]) == 0 {
-            self.pool.free(slot);
-        }
+    /// Sends a frame, unless the kernel refuses it.
+    fn send(&self, frame: &[u8]) {
+        let _ = self.0.send(frame);
     }
 }
 
@@ -307,7 +287,7 @@ fn odd_frames_harm_nobody_on_any_port() {
         let ports = site.ports(kind, &mut pool);
         let clock = Clock::start();
         let router = start(ports, pool, clock, ruled);
-        let mut intruder = site.intruder();
+        let intruder = site.intruder();
         let ping = site.ping(&clock, 200);
         for _ in 0..5 {
             for beast in zoo::all() {
@@ -392,7 +372,7 @@ fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
             Rate::from_bps(1),
         )
     });
-    let mut intruder = site.intruder();
+    let intruder = site.intruder();
     let ping = site.ping(&clock, 200);
     for beast in zoo::all() {
         if beast.frame.len() >= 34 && beast.frame[12..15] == [0x08, 0x00, 0x45] {
@@ -420,7 +400,7 @@ fn odd_packets_in_the_kernels_queue_get_their_verdicts() {
 fn flood(site: &Site) -> (Arc<AtomicBool>, JoinHandle<()>) {
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);
-    let mut intruder = site.intruder();
+    let intruder = site.intruder();
     let thread = std::thread::spawn(move || {
         let frame = zoo::ethernet(zoo::V4, &zoo::ipv4(17, &zoo::udp(1200)));
         while !seen.load(Ordering::Relaxed) {
