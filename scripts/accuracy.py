@@ -54,7 +54,9 @@ def on_link(ip_bytes: int, toml: str) -> int:
 def received_bps(report: dict[str, Any]) -> float:
     """Return the payload that arrived per second, without the start and the end."""
     sums = [interval["sum"] for interval in report["intervals"]][2:-1]
-    return sum(s["bytes"] for s in sums) * 8 / sum(s["seconds"] for s in sums)
+    seconds = sum(s["seconds"] for s in sums)
+    # Without intervals, nothing was measured: the rate is wrong, and the run is repeated.
+    return sum(s["bytes"] for s in sums) * 8 / seconds if seconds else 0.0
 
 
 def measure(
