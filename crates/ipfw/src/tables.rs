@@ -410,7 +410,10 @@ impl Key {
                     .map(Key::Number)
                     .map_err(|_| fail("a number below 2^32"))
             }
-            TableKind::Iface if text.value.len() <= 31 => Ok(Key::Name(text.value.clone())),
+            // A comma at the end of a word joins it with the next one.
+            TableKind::Iface if text.value.len() <= 31 && !text.value.ends_with(',') => {
+                Ok(Key::Name(text.value.clone()))
+            }
             TableKind::Iface => Err(fail("the name of an interface")),
         }
     }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 use sluice_core::spelling;
 
-use super::file::{Open, Texts};
 use super::source::{Place, Source};
+use super::texts::{Open, Texts};
 
 /// The reason why a scenario could not be loaded.
 #[derive(Debug, thiserror::Error)]

@@ -48,6 +48,7 @@ mod schedule;
 mod schema;
 mod set;
 mod source;
+mod texts;
 pub mod trace;
 mod tree;
 mod unit;
@@ -67,7 +68,7 @@ use sluice_core::param::Ratio;
 pub use error::{ScenarioError, ScenarioErrors};
 pub use expect::{Expect, Quantity};
 pub use field::{Dscp, Name, Queue, Word};
-pub use file::{TextFile, Texts};
+pub use file::TextFile;
 pub use flow::types::*;
 pub use flow::{
     FlentSeries, Flow, FlowInstance, FlowKind, Hops, Measured, ObjectSize, PcapPacket, Places,
@@ -80,6 +81,7 @@ pub use reference::reference;
 pub use rules::Rules;
 pub use schedule::{Delays, Schedule};
 pub use schema::{KeyDecl, Presence};
+pub use texts::Texts;
 pub use tree::toml_text;
 pub use words::{
     Backend, Direction, Growth, HostWord, PipeId, Protocol, SlowStart, SpacingWord, TcpEcn,

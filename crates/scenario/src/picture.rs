@@ -8,9 +8,9 @@ use sluice_core::Span;
 
 use super::error::{Problem, Problems, ScenarioErrors};
 use super::field::wrong_type;
-use super::file;
 use super::schema::{Field, Keys as _, Section, as_table, items, keys, names};
 use super::source::{Place, Source};
+use super::texts;
 use super::tree::{self, Node, Table, Value};
 use super::words::Direction;
 
@@ -221,7 +221,7 @@ impl Picture {
             path: path.to_owned(),
             reason,
         };
-        let text = file::read_utf8(path, file::open_any).map_err(read)?;
+        let text = texts::read_utf8(path, texts::open_any).map_err(read)?;
         Picture::parse_all(&path.display().to_string(), &text)
     }
 

@@ -14,7 +14,7 @@ use sluice_core::link::TextError;
 use sluice_core::{Ecn, Packet, Rng, Time};
 use sluice_wire::capture::is_capture;
 
-use crate::file::{Open, open_any};
+use crate::texts::{Open, open_any};
 
 pub use capture::{Capture, CaptureError, Frame};
 pub(crate) use traffic::{CapturedPacket, Traffic};

@@ -6,7 +6,7 @@ use std::path::Path;
 use sluice_core::Span;
 
 use super::{Capture, Hash, Trace, TraceError};
-use crate::file::Open;
+use crate::texts::Open;
 
 /// An IP packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
