@@ -12,7 +12,8 @@ const WATCHERS: usize = 2 * SHORT.clients;
 
 const SAMPLE: &str = "{\"stdout\":\"\",\"warnings\":[],\"sample\":7}\n";
 
-/// A source of samples: at once for who has sample 1, and for others when the test says so.
+/// A source of samples. A client that has sample 1 gets the next one at once; others get it when the test
+/// says so.
 #[derive(Default)]
 struct Source {
     state: Mutex<State>,

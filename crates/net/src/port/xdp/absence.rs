@@ -341,6 +341,34 @@ mod tests {
     use crate::port::PoolSize;
     use crate::port::live::{self, frame, receive_one, send_one};
     use std::sync::PoisonError;
+    use std::sync::mpsc::Sender;
+
+    fn pool() -> Pool {
+        let size = PoolSize {
+            slots: 256,
+            large: 1,
+        };
+        Pool::new(size).unwrap()
+    }
+
+    /// Returns a port whose interface was removed and made again, and what holds the helper, so that the port
+    /// has not found it yet.
+    fn lost(namespace: &Namespace, pool: &mut Pool) -> (Sender<()>, XdpPort) {
+        let options = XdpOptions {
+            ready: 64,
+            ..XdpOptions::default()
+        };
+        let mut left = XdpPort::open(namespace, "left", pool, options).unwrap();
+        let held = hold_helper();
+        namespace.links().unwrap().remove("left").unwrap();
+        let mut got = Vec::new();
+        live::within_10_s(|| {
+            left.receive(pool, &mut got);
+            left.inward.is_none()
+        });
+        live::connect(namespace);
+        (held, left)
+    }
 
     /// As for packet ports; the slots are the kernel's until the helper has closed the sockets.
     #[test]
@@ -349,24 +377,9 @@ mod tests {
             return;
         };
         let _alone = errand::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = PoolSize {
-            slots: 256,
-            large: 1,
-        };
-        let mut pool = Pool::new(size).unwrap();
-        let options = XdpOptions {
-            ready: 64,
-            ..XdpOptions::default()
-        };
-        let mut left = XdpPort::open(&namespace, "left", &mut pool, options).unwrap();
-        let held = hold_helper();
-        namespace.links().unwrap().remove("left").unwrap();
+        let mut pool = pool();
+        let (held, mut left) = lost(&namespace, &mut pool);
         let mut none = Vec::new();
-        live::within_10_s(|| {
-            left.receive(&mut pool, &mut none);
-            left.inward.is_none()
-        });
-        live::connect(&namespace);
         let mut right = live::raw_socket(&namespace, "right");
         for _ in 0..3 {
             assert_eq!(left.receive(&mut pool, &mut none), 0);
@@ -392,24 +405,9 @@ mod tests {
             return;
         };
         let _alone = errand::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = PoolSize {
-            slots: 256,
-            large: 1,
-        };
-        let mut pool = Pool::new(size).unwrap();
-        let options = XdpOptions {
-            ready: 64,
-            ..XdpOptions::default()
-        };
-        let mut left = XdpPort::open(&namespace, "left", &mut pool, options).unwrap();
-        let held = hold_helper();
-        namespace.links().unwrap().remove("left").unwrap();
+        let mut pool = pool();
+        let (held, mut left) = lost(&namespace, &mut pool);
         let mut got = Vec::new();
-        live::within_10_s(|| {
-            left.receive(&mut pool, &mut got);
-            left.inward.is_none()
-        });
-        live::connect(&namespace);
         let right = live::raw_socket(&namespace, "right");
         drop(held);
         live::within_10_s(|| {
