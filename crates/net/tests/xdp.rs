@@ -13,7 +13,7 @@ use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::registry;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::xdp::{XdpError, XdpMode, XdpOptions};
-use sluice_net::port::{Loss, PacketPort, Pool, PoolSize, Port, TunPort, XdpPort};
+use sluice_net::port::{HoldError, Loss, PacketPort, Pool, PoolSize, Port, TunPort, XdpPort};
 use sluice_wire::frame::Link;
 
 fn size(slots: u32) -> PoolSize {
@@ -583,7 +583,7 @@ fn an_interface_without_ethernet_is_refused() {
     };
     let _tun = TunPort::create(&namespace, "tun0", options).unwrap();
     let opened = XdpPort::open(&namespace, "tun0", &mut pool(64), XdpOptions::default());
-    assert!(matches!(opened, Err(XdpError::NotEthernet(name)) if name == "tun0"));
+    assert!(matches!(opened, Err(XdpError::Hold(HoldError::NotEthernet(name))) if name == "tun0"));
 }
 
 #[test]

@@ -4,9 +4,28 @@
 //! the interface which the other port still uses. The other one loses it at that moment, and not when
 //! it notices by itself: meanwhile, one frame would arrive at both ports.
 
-use crate::namespace::Namespace;
+use crate::namespace::{Interface, Links, Namespace};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// The reasons why an interface cannot be a port.
+#[derive(Debug, thiserror::Error)]
+pub enum HoldError {
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "interface {0:?} carries no Ethernet frames, so it cannot be bridged: shape what the kernel routes \
+         through it instead (`--forward`)"
+    )]
+    NotEthernet(String),
+    /// The interface is a port by another of its names.
+    #[error("interface {interface:?} is the port {other:?} already: name it once")]
+    Shared {
+        /// The interface.
+        interface: String,
+        /// The other name.
+        other: String,
+    },
+}
 
 /// The use of an interface by a port, by both halves of one, or by all members of a group.
 #[derive(Clone, Default)]
@@ -24,12 +43,43 @@ struct Held {
 /// All uses. Only the helper waits for this lock, and threads that open a port.
 static ALL: Mutex<Vec<Weak<Held>>> = Mutex::new(Vec::new());
 
+impl HoldError {
+    /// Refuses an interface that carries no Ethernet frames.
+    pub(super) fn unless_ethernet(interface: &str, link: &Interface) -> Result<(), HoldError> {
+        match link.has_ethernet {
+            true => Ok(()),
+            false => Err(HoldError::NotEthernet(interface.to_owned())),
+        }
+    }
+}
+
 impl Hold {
+    /// Takes the interface `link` for the port `interface`, if it can be one.
+    ///
+    /// # Errors
+    /// [`HoldError`].
+    pub(super) fn take_link(
+        namespace: &Namespace,
+        interface: &str,
+        link: &Interface,
+        links: &mut Links,
+    ) -> Result<Hold, HoldError> {
+        HoldError::unless_ethernet(interface, link)?;
+        let is_named = |other: &str| {
+            let found = links.interface(other);
+            found.is_ok_and(|found| found.index == link.index)
+        };
+        Hold::take(namespace, interface, link.index, is_named).map_err(|other| HoldError::Shared {
+            interface: interface.to_owned(),
+            other,
+        })
+    }
+
     /// Takes the interface with this index for the port `interface`. Ports of other names lose it.
     ///
     /// # Errors
     /// The name of such a port, if `is_named` says that the interface has that name, too.
-    pub(super) fn take(
+    fn take(
         namespace: &Namespace,
         interface: &str,
         index: u32,

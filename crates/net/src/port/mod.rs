@@ -21,6 +21,7 @@ mod trains;
 mod wait;
 
 pub use cache_warmer::CacheWarmer;
+pub use hold::HoldError;
 pub use inject::Injector;
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;

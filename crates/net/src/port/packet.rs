@@ -14,7 +14,7 @@ mod ring;
 pub use group::Fanout;
 pub use kind::KIND;
 
-use super::hold::Hold;
+use super::hold::{Hold, HoldError};
 use super::messages::Messages;
 use super::name_watch::{NameWatch, Refusals};
 use super::registry::Playback;
@@ -23,7 +23,7 @@ use super::trains::Trains;
 use super::{Capabilities, Counters, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::errand::{drop_elsewhere, keep_helper};
-use crate::namespace::{Interface, LinkError, Links, Namespace, NamespaceError};
+use crate::namespace::{Interface, LinkError, Namespace, NamespaceError};
 use crate::sys;
 use absence::Absence;
 use group::Member;
@@ -111,20 +111,9 @@ pub enum PacketError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The interface carries no Ethernet frames.
-    #[error(
-        "interface {0:?} carries no Ethernet frames, so it cannot be bridged: shape what the kernel routes \
-         through it instead (`--forward`)"
-    )]
-    NotEthernet(String),
-    /// The interface is a port by another of its names.
-    #[error("interface {interface:?} is the port {other:?} already: name it once")]
-    Shared {
-        /// The interface.
-        interface: String,
-        /// The other name.
-        other: String,
-    },
+    /// The interface cannot be this port.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
     /// The kernel refused a step.
     #[error("cannot {step} for interface {interface:?} in namespace {namespace:?}: {source}{}", remedy(.source))]
     Kernel {
@@ -190,7 +179,7 @@ impl PacketPort {
     ) -> Result<PacketPort, PacketError> {
         let mut links = namespace.links()?;
         let link = links.interface(interface)?;
-        let hold = take_hold(namespace, interface, &link, &mut links)?;
+        let hold = Hold::take_link(namespace, interface, &link, &mut links)?;
         PacketPort::open_at(namespace, interface, options, Some((&link, hold)))
     }
 
@@ -559,26 +548,6 @@ impl AsFd for PacketPort {
 }
 
 const LOOK_EVERY: Span = Span::from_ms(100);
-
-/// Takes an interface for the port `interface`, if the port can serve it.
-fn take_hold(
-    namespace: &Namespace,
-    interface: &str,
-    link: &Interface,
-    links: &mut Links,
-) -> Result<Hold, PacketError> {
-    if !link.has_ethernet {
-        return Err(PacketError::NotEthernet(interface.to_owned()));
-    }
-    let is_named = |other: &str| {
-        let found = links.interface(other);
-        found.is_ok_and(|found| found.index == link.index)
-    };
-    Hold::take(namespace, interface, link.index, is_named).map_err(|other| PacketError::Shared {
-        interface: interface.to_owned(),
-        other,
-    })
-}
 
 /// Counts a frame lost to an error.
 fn lose(error: &io::Error, counters: &mut Counters, absence: &mut Option<Absence>) {

@@ -35,7 +35,7 @@ use crate::errand::keep_helper;
 use crate::namespace::{Interface, Namespace};
 use absence::{Absence, Rings};
 use exchange::Exchange;
-use fit::{check, take_hold};
+use fit::check;
 use program::Programs;
 use sluice_core::Span;
 use sluice_wire::frame::{Link, open_checksum, parse_head};
@@ -178,7 +178,7 @@ impl XdpPort {
         let mut links = namespace.links()?;
         let link = links.interface(interface)?;
         check(namespace, interface, &link, place.programs.queues())?;
-        let hold = take_hold(namespace, interface, &link, &mut links)?;
+        let hold = Hold::take_link(namespace, interface, &link, &mut links)?;
         let memory = pool.slot_memory();
         let Connected {
             inward,

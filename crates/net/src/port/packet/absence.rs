@@ -14,7 +14,7 @@ use super::super::trains::Trains;
 use super::super::{Pool, Promiscuity};
 use super::group::Member;
 use super::{
-    LOOK_EVERY, PacketError, PacketOptions, PacketPort, bind, is_bound, protocol, take_hold,
+    LOOK_EVERY, PacketError, PacketOptions, PacketPort, bind, is_bound, protocol,
 };
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
@@ -141,7 +141,8 @@ impl Search {
             true => Missing::Name,
             false => Missing::Answer,
         })?;
-        let hold = take_hold(&self.namespace, &self.interface, &link, links)?;
+        let hold = Hold::take_link(&self.namespace, &self.interface, &link, links);
+        let hold = hold.map_err(PacketError::from)?;
         let mut promiscuity = None;
         let is_astray = self.is_astray || link.index != self.index && self.has_interface();
         // An interface that was moved away and back may keep its index, but the sockets were detached

@@ -9,7 +9,7 @@
 //! Closing old sockets and opening new ones takes long, so the [helper](crate::errand) does both.
 //! The kernel owns the port's slots until the old sockets are closed.
 
-use super::fit::{check, take_hold};
+use super::fit::check;
 use super::socket::{Connected, Outward, Place, connect, statistics, wake_receive};
 use super::{Lent, Part, XdpError, XdpOptions, XdpPort, open_trains, take_back_and_free};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
@@ -102,7 +102,7 @@ impl Search {
     fn attach(&self, links: &mut Links, link: Interface) -> Result<Found, XdpError> {
         let workers = self.place.programs.queues();
         check(&self.namespace, &self.interface, &link, workers)?;
-        let hold = take_hold(&self.namespace, &self.interface, &link, links)?;
+        let hold = Hold::take_link(&self.namespace, &self.interface, &link, links)?;
         let refused = |(step, source)| XdpError::Kernel {
             step,
             interface: self.interface.clone(),

@@ -1,8 +1,8 @@
 //! Whether a port can serve an interface.
 
 use super::{XdpError, XdpPort};
-use crate::namespace::{Interface, Links, Namespace};
-use crate::port::hold::Hold;
+use crate::namespace::{Interface, Namespace};
+use crate::port::hold::HoldError;
 
 /// Checks that the port can serve an interface.
 pub(super) fn check(
@@ -11,9 +11,7 @@ pub(super) fn check(
     link: &Interface,
     workers: u32,
 ) -> Result<(), XdpError> {
-    if !link.has_ethernet {
-        return Err(XdpError::NotEthernet(interface.to_owned()));
-    }
+    HoldError::unless_ethernet(interface, link)?;
     if link.mtu > XdpPort::MOST_MTU {
         return Err(XdpError::Mtu {
             interface: interface.to_owned(),
@@ -33,22 +31,5 @@ pub(super) fn check(
             queues,
             workers,
         },
-    })
-}
-
-/// Takes an interface for the port `interface`.
-pub(super) fn take_hold(
-    namespace: &Namespace,
-    interface: &str,
-    link: &Interface,
-    links: &mut Links,
-) -> Result<Hold, XdpError> {
-    let is_named = |other: &str| {
-        let found = links.interface(other);
-        found.is_ok_and(|found| found.index == link.index)
-    };
-    Hold::take(namespace, interface, link.index, is_named).map_err(|other| XdpError::Shared {
-        interface: interface.to_owned(),
-        other,
     })
 }

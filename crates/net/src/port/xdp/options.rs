@@ -1,5 +1,6 @@
 //! The settings of an AF_XDP port, and the reasons why it cannot be opened.
 
+use crate::port::hold::HoldError;
 use crate::namespace::{LinkError, NamespaceError, OffloadError};
 use crate::port::remedy::remedy;
 use std::io;
@@ -69,20 +70,9 @@ pub enum XdpError {
     /// There is no such interface.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The interface carries no Ethernet frames.
-    #[error(
-        "interface {0:?} carries no Ethernet frames, so it cannot be bridged: shape what the kernel routes \
-         through it instead (`--forward`)"
-    )]
-    NotEthernet(String),
-    /// The interface is a port by another of its names.
-    #[error("interface {interface:?} is the port {other:?} already: name it once")]
-    Shared {
-        /// The interface.
-        interface: String,
-        /// The other name.
-        other: String,
-    },
+    /// The interface cannot be this port.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
     /// The packets of the interface do not fit a slot.
     #[error("interface {interface:?} has an MTU of {mtu}, but AF_XDP supports at most {most}")]
     Mtu {
