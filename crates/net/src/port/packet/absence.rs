@@ -13,9 +13,7 @@ use super::super::name_watch::Seen;
 use super::super::trains::Trains;
 use super::super::{Pool, Promiscuity};
 use super::group::Member;
-use super::{
-    LOOK_EVERY, PacketError, PacketOptions, PacketPort, bind, is_bound, protocol,
-};
+use super::{LOOK_EVERY, PacketError, PacketOptions, PacketPort, bind, is_bound, protocol};
 use crate::errand::{Errand, NotDone, drop_elsewhere};
 use crate::namespace::{Interface, Links, Namespace};
 use crate::sys;

@@ -1,7 +1,7 @@
 //! The settings of an AF_XDP port, and the reasons why it cannot be opened.
 
-use crate::port::hold::HoldError;
 use crate::namespace::{LinkError, NamespaceError, OffloadError};
+use crate::port::hold::HoldError;
 use crate::port::remedy::remedy;
 use std::io;
 
