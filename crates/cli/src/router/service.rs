@@ -3,9 +3,12 @@
 //! without a service manager nothing is sent. A router that cannot go on, or cannot end, ends its process
 //! by itself.
 
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Once;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, io, thread};
 
 use sd_notify::NotifyState;
 use sluice_router::process::{Pulse, Router};
@@ -43,15 +46,15 @@ impl Service {
     }
 
     /// Gives signs of life. Ends the process if a loop hangs. If a guardian is there, whose bridge forwards
-    /// meanwhile, it first returns a warning, because the loop may continue. Never blocks. Call it every
-    /// [`LOOK`](super::LOOK).
+    /// meanwhile, it first returns a warning, because the loop may continue. Waits [`PATIENCE`] at most. Call
+    /// it every [`LOOK`](super::LOOK).
     pub fn look(&mut self, router: &Router) -> Option<String> {
         self.feed();
         let (silence, pulse) = self.silence.as_mut()?;
         let looks = silence.look(pulse.has_turned(), || pulse.count())?;
         let what = format!("the packet loop has hung for {} s", looks / super::LOOKS);
         // Whether the guardian lives was last seen when the loop turned.
-        if looks == GIVEN_UP || !router.is_guarded() {
+        if is_the_end(looks, router.is_guarded()) {
             exit(format!("{what}; the process is ended"));
         }
         Some(format!(
@@ -104,6 +107,12 @@ impl Silence {
     }
 }
 
+/// Returns whether loops that have not turned for so many checks end the process. While there is a guardian,
+/// its bridge forwards, and the loops may continue.
+fn is_the_end(looks: u64, is_guarded: bool) -> bool {
+    looks >= GIVEN_UP || !is_guarded
+}
+
 /// Tells the service manager that the configuration is read again, as long as `work` takes.
 pub(super) fn reloading(work: impl FnOnce()) {
     match NotifyState::monotonic_usec_now() {
@@ -120,7 +129,6 @@ pub(super) fn reloading(work: impl FnOnce()) {
 pub(super) fn ending() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        tell(&[NotifyState::Stopping]);
         // Without a thread nothing watches the end, which usually takes milliseconds.
         let _ = thread::Builder::new().name("end".into()).spawn(|| {
             thread::sleep(LAST_RESORT);
@@ -128,6 +136,7 @@ pub(super) fn ending() {
                 "the router did not end in {LAST_RESORT:?}; the process is ended"
             ));
         });
+        tell(&[NotifyState::Stopping]);
     });
 }
 
@@ -139,15 +148,34 @@ fn exit(why: String) -> ! {
     std::process::exit(STUCK);
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn tell(states: &[NotifyState<'_>]) {
     // A service manager that does not listen changes nothing for the packets.
-    let _ = sd_notify::notify(state);
+    let _ = send(states);
+}
+
+/// Sends a message to the service manager. `sd_notify::notify` would wait as long as a manager that does not
+/// read has a full socket; it also takes the name of an abstract socket for a path.
+fn send(states: &[NotifyState<'_>]) -> io::Result<()> {
+    let Some(name) = env::var_os("NOTIFY_SOCKET") else {
+        return Ok(());
+    };
+    let manager = match name.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(&name)?,
+    };
+    let lines: Vec<String> = states.iter().map(|state| format!("{state}\n")).collect();
+    let socket = UnixDatagram::unbound()?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.send_to_addr(lines.concat().as_bytes(), &manager)?;
+    Ok(())
 }
 
 /// A loop that has not turned in so many checks, 10 s, hangs. A single command may hold it for less.
 const HANGING: u64 = 10 * super::LOOKS;
 /// One that hangs for a minute is not expected to continue. The guardian's bridge outlives the process.
 const GIVEN_UP: u64 = 60 * super::LOOKS;
+/// The longest wait for a service manager that does not read.
+const PATIENCE: Duration = Duration::from_millis(100);
 /// With [`LAST_WORDS`], and some time for a busy machine, less than the 5 s that a router may take to end.
 const LAST_RESORT: Duration = Duration::from_millis(4200);
 /// The time for printing why.
@@ -187,5 +215,15 @@ mod tests {
         // One that continues can hang again: the turn of check 300 is counted at once.
         let found = found(1_000, |look| look <= 45 || look == 300);
         assert_eq!(found, [150, 400, 900]);
+    }
+
+    #[test]
+    fn a_guarded_loop_has_a_minute_and_any_other_ten_seconds() {
+        let ends = |is_guarded| {
+            let found = [HANGING, GIVEN_UP].into_iter();
+            found.filter(move |&looks| is_the_end(looks, is_guarded))
+        };
+        assert_eq!(ends(false).next(), Some(100));
+        assert!(ends(true).eq([600]));
     }
 }

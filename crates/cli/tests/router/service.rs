@@ -4,6 +4,8 @@ use super::*;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::SocketAddr;
 use std::thread;
 
 /// What a service manager receives.
@@ -96,6 +98,47 @@ fn a_loop_that_hangs_gives_no_sign_of_life_and_a_signal_ends_the_process() {
     assert_eq!(status.code(), Some(70));
     assert!(took < Duration::from_secs(5), "{took:?}");
     running.hear("sluice: the router did not end in 4.2s");
+}
+
+/// As one that is stopped, and whose socket is full.
+#[test]
+fn a_service_manager_that_reads_nothing_does_not_keep_the_router_from_its_end() {
+    let manager = Manager::new();
+    let environment = [
+        ("NOTIFY_SOCKET", &*manager.path),
+        ("WATCHDOG_USEC", "600000"),
+    ];
+    let running = Running::start_in(
+        Some("add 100 allow ip from any to any\n"),
+        &[],
+        &environment,
+    );
+    manager.expect("READY=1");
+    let other = UnixDatagram::unbound().unwrap();
+    other.set_nonblocking(true).unwrap();
+    while other.send_to(b"STATUS=full\n", &manager.path).is_ok() {}
+    // Five signs of life are due meanwhile.
+    thread::sleep(Duration::from_secs(1));
+    running.signal(Signal::HUP);
+    let start = Instant::now();
+    running.end();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+}
+
+/// As in some containers.
+#[test]
+fn the_socket_of_a_service_manager_may_be_abstract() {
+    let name = format!("sluice-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).unwrap();
+    let mut manager = Manager::new();
+    manager.socket = UnixDatagram::bind_addr(&address).unwrap();
+    let named = format!("@{name}");
+    let running = Running::start_in(None, &["--accept"], &[("NOTIFY_SOCKET", &*named)]);
+    manager.expect("READY=1");
+    running.signal(Signal::TERM);
+    manager.expect("STOPPING=1");
+    running.end();
 }
 
 #[test]
