@@ -289,10 +289,14 @@ fn a_killed_router_costs_a_second_at_most_and_the_next_one_takes_over_again() {
     );
     assert!(said.ends_with(&expected), "{said}");
 
+    let traffic = Traffic::start(&site);
+    traffic.pass();
     let (mut child, mut stderr, heard) = site.start(&[]);
     assert!(site.bridges().is_empty());
     let expected = format!("kernel bridge {} is removed", standing[0]);
     assert!(heard.contains(&expected), "{heard}");
+    traffic.send(50);
+    traffic.has_lost_a_second_at_most("while the next router takes over");
     let traffic = Traffic::start(&site);
     traffic.send(50);
     assert_eq!(traffic.lost().0, 0);
