@@ -476,6 +476,9 @@ fn only_the_loops_keep_one_capability_and_the_status_says_so() {
                 let held = u64::from_str_radix(&field(set), 16).unwrap();
                 assert_eq!(held, kept, "{set} of {name}: {words}");
             }
+            // 2 is a filter (SECCOMP_MODE_FILTER of linux/seccomp.h).
+            assert_eq!(field("NoNewPrivs:"), "1", "{name}: {words}");
+            assert_eq!(field("Seccomp:"), "2", "{name}: {words}");
         }
         assert_eq!(loops, workers, "{words}");
         let shown = Command::new(SLUICE)
