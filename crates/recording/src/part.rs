@@ -29,14 +29,9 @@ impl Part {
         Ok(Part::of(path, Some(temporary), file))
     }
 
-    /// Creates the file at `path`, which the user has named. A device or a pipe is written to, also
-    /// through a symbolic link.
-    pub fn create_named(path: &Path) -> io::Result<Self> {
-        if !fs::metadata(path).is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
-            return Part::create(path);
-        }
-        let device = File::options().write(true).open(path)?;
-        Ok(Part::of(path, None, device))
+    /// Writes to `device`, which is open: a device or a pipe with the name `path`.
+    pub fn on(device: File, path: &Path) -> Self {
+        Part::of(path, None, device)
     }
 
     fn of(path: &Path, temporary: Option<PathBuf>, file: File) -> Part {

@@ -81,7 +81,8 @@ impl TableFile {
     /// Creates a table on the device at `path`.
     #[cfg(test)]
     pub fn on_device(declared: Declared, path: &Path) -> Self {
-        let part = Part::create_named(path).expect("the device can be opened");
+        let device = std::fs::File::options().write(true).open(path);
+        let part = Part::on(device.expect("the device can be opened"), path);
         TableFile::to(Output::File(part), declared, path.to_owned())
             .expect("nothing is written yet")
     }

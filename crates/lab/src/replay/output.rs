@@ -10,7 +10,7 @@ use sluice_core::{Ecn, Packet, Time};
 use sluice_wire::capture::{self, link_type};
 
 use super::record::Recorder;
-use super::sheet::Sheet;
+use super::sheet::{Sheet, create_named};
 use super::summary::{Said, Tally};
 use super::{Job, ReplayError, Replayed};
 use sluice_recording::part::{Part, temporary};
@@ -355,8 +355,7 @@ impl CaptureOut {
     fn begin(&mut self, link: u32, origin_ns: i128) -> Result<(), ReplayError> {
         if self.writer.is_none() {
             self.origin_ns = origin_ns;
-            let writer =
-                Part::create_named(&self.path).and_then(|part| capture::Writer::new(part, link));
+            let writer = create_named(&self.path).and_then(|part| capture::Writer::new(part, link));
             self.writer = Some(writer.map_err(|error| self.fail(error))?);
         }
         Ok(())

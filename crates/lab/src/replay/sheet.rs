@@ -1,9 +1,11 @@
 //! Writes rows to a file. Its ending determines the format: `.csv` or `.parquet`.
 
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::ReplayError;
+use sluice_net::port::create_capture;
 use sluice_recording::csv::field;
 use sluice_recording::part::Part;
 use sluice_recording::{Cell, CellWriter, ColumnDecl};
@@ -30,14 +32,14 @@ impl Sheet {
             Some("csv") => {
                 let names: Vec<&str> = columns.iter().map(|c| c.name).collect();
                 let begin = || {
-                    let mut part = Part::create_named(path)?;
+                    let mut part = create_named(path)?;
                     writeln!(part, "{}", names.join(","))?;
                     Ok(part)
                 };
                 Form::Csv(begin().map_err(|error: io::Error| fail(error.into()))?)
             }
             Some("parquet") => {
-                let part = Part::create_named(path).map_err(|error| fail(error.into()))?;
+                let part = create_named(path).map_err(|error| fail(error.into()))?;
                 let table = CellWriter::new(part, "replay", columns);
                 Form::Parquet(Box::new(table.map_err(|error| fail(error.into()))?))
             }
@@ -87,6 +89,16 @@ impl Sheet {
     }
 }
 
+/// Creates a file whose name the user has given. A device or a pipe is written to directly, except where another
+/// user may have put it there.
+pub(super) fn create_named(path: &Path) -> io::Result<Part> {
+    let is_direct = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    match is_direct {
+        true => Ok(Part::on(create_capture(path)?, path)),
+        false => Part::create(path),
+    }
+}
+
 fn write_line<'a>(part: &mut Part, cells: impl Iterator<Item = Cell<'a>>) -> io::Result<()> {
     for (i, cell) in cells.enumerate() {
         if i > 0 {
@@ -102,4 +114,37 @@ fn write_line<'a>(part: &mut Part, cells: impl Iterator<Item = Cell<'a>>) -> io:
         }
     }
     part.write_all(b"\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_written_to_and_a_link_to_one_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pipe, link) = (folder.path().join("a.csv"), folder.path().join("b.csv"));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let both = fs::File::options().read(true).write(true).open(&pipe);
+        let mut part = create_named(&pipe).unwrap();
+        part.write_all(b"rows").unwrap();
+        part.finish().unwrap();
+        let mut read = [0; 4];
+        both.unwrap().read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"rows");
+        assert!(!fs::metadata(&pipe).unwrap().is_file(), "it stays a pipe");
+
+        symlink(&pipe, &link).unwrap();
+        let refused = create_named(&link).err().unwrap().to_string();
+        assert!(refused.contains("symbolic link"), "{refused}");
+        fs::remove_file(&link).unwrap();
+        symlink("/dev/null", &link).unwrap();
+        create_named(&link).unwrap().finish().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    }
 }
