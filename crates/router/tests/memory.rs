@@ -116,8 +116,8 @@ fn spoofed(source: u32) -> Vec<u8> {
     frame
 }
 
-/// Sends packets from `sources` addresses, in turn, until `stop` is set: 32 at a time, then it sleeps for
-/// `pause`.
+/// Sends packets from `sources` addresses, in turn, until each has sent one and `stop` is set: 32 at a time,
+/// then it sleeps for `pause`.
 fn flood(namespace: &Namespace, sources: u32, pause: Duration, stop: &AtomicBool) {
     let mut port = PacketPort::open(namespace, "eth0", PacketOptions::default()).unwrap();
     let size = PoolSize {
@@ -125,25 +125,25 @@ fn flood(namespace: &Namespace, sources: u32, pause: Duration, stop: &AtomicBool
         large: 1,
     };
     let mut pool = Pool::new(size).unwrap();
-    let mut next = 0u32;
-    while !stop.load(Ordering::Relaxed) {
-        let batch = (0..32).map(|_| {
-            next = (next + 1) % sources;
-            let frame = spoofed(0x0a42_0000 + next);
+    let mut sent = 0u32;
+    while sent < sources || !stop.load(Ordering::Relaxed) {
+        let batch = (0..32).map(|number| {
+            let frame = spoofed(0x0a42_0000 + (sent + number) % sources);
             let slot = pool.allocate().unwrap();
             pool.room_mut(slot)[..frame.len()].copy_from_slice(&frame);
             pool.set_frame(slot, frame.len() as u32, VnetHeader::default());
             slot
         });
         let batch: Vec<_> = batch.collect();
-        let sent = port.transmit(&mut pool, &batch);
-        batch[sent..].iter().for_each(|slot| pool.free(*slot));
+        let taken = port.transmit(&mut pool, &batch);
+        batch[taken..].iter().for_each(|slot| pool.free(*slot));
+        sent += taken as u32;
         std::thread::sleep(pause);
     }
 }
 
-/// Floods the first bridge, and sends 1000 pings through the second as soon as `full` packets have come.
-/// Returns the number of pings lost, and the router's status.
+/// Floods the first bridge, from each of `sources` addresses at least once, and sends 1000 pings through the
+/// second as soon as `full` packets have come. Returns the number of pings lost, and the router's status.
 fn pings_lost_beside(
     network: Network,
     sources: u32,
