@@ -533,21 +533,25 @@ fn interfaces_are_promiscuous_as_long_as_the_router_lives() {
         let mut links = running.namespace.links().unwrap();
         ["em0", "em1"].map(|name| links.interface(name).unwrap().is_promiscuous)
     };
-    let mut running = Running::start(None, &["--accept"]);
-    assert_eq!(is_promiscuous(&running), [true; 2]);
-    assert!(!running.heard.contains("promiscuous"), "{}", running.heard);
-    running.signal(Signal::KILL);
-    let mut child = running.child.take().expect("it runs");
-    assert!(!child.wait().unwrap().success());
-    assert_eq!(
-        is_promiscuous(&running),
-        [false; 2],
-        "the kernel has taken it back"
-    );
+    // A packet port requests it by the socket with which it receives, an AF_XDP port by another one.
+    for ports in [["packet:em0", "packet:em1"], ["xdp:em0", "xdp:em1"]] {
+        let start = || Running::start_ports(wired(), ports, None, &["--accept"], &[]);
+        let mut running = start();
+        assert_eq!(is_promiscuous(&running), [true; 2], "{ports:?}");
+        assert!(!running.heard.contains("promiscuous"), "{}", running.heard);
+        running.signal(Signal::KILL);
+        let mut child = running.child.take().expect("it runs");
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(
+            is_promiscuous(&running),
+            [false; 2],
+            "{ports:?}: the kernel has taken it back"
+        );
 
-    let status = Running::start(None, &["--accept"]).end();
-    for port in 0..2 {
-        assert_eq!(status["ports"][port]["promiscuous"], true, "{status}");
+        let status = start().end();
+        for port in 0..2 {
+            assert_eq!(status["ports"][port]["promiscuous"], true, "{status}");
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! AF_XDP ports on veth pairs, live.
 
 mod common;
+#[path = "xdp/lost.rs"]
+mod lost;
 
 use common::Topology;
 use common::segments::{PLAIN, V6, flow};

@@ -1,10 +1,12 @@
 //! What a router refuses is in its log, with the limit, its size and a remedy, and in its status.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, Rlimit, prlimit};
 
+use super::watch::page_of;
 use super::*;
 
 /// Waits for a line about a limit, and returns it.
@@ -97,7 +99,7 @@ fn entries_that_the_log_loses_are_counted_and_reported() {
 /// The router may not open another file, so that it accepts no connection until it may again.
 #[test]
 fn connections_that_the_system_does_not_accept_are_counted_and_reported() {
-    let mut running = Running::start(None, &["--accept"]);
+    let mut running = Running::start(None, &["--accept", "--http", "127.0.0.1:0"]);
     let pid = Pid::from_child(running.child.as_ref().unwrap());
     let limits = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero())).unwrap();
     let line = limits
@@ -113,16 +115,21 @@ fn connections_that_the_system_does_not_accept_are_counted_and_reported() {
         fs::symlink_metadata(link).is_ok()
     };
     limit((0..).find(|number| !open(number))).unwrap();
-    // One more may be accepted, by the call that waits for it already.
-    let waiting = UnixStream::connect(running.path("s")).unwrap();
-    let line = hear_limit(&mut running, "accept");
-    assert!(line["lost"].as_u64() > Some(0), "{line}");
+    // One more may be accepted by each socket, by the call that waits for it already.
+    let waiting = (
+        UnixStream::connect(running.path("s")).unwrap(),
+        TcpStream::connect(page_of(&running)).unwrap(),
+    );
+    for name in ["accept", "http_accept"] {
+        let line = hear_limit(&mut running, name);
+        assert!(line["lost"].as_u64() > Some(0), "{line}");
+    }
     limit(current).unwrap();
     drop(waiting);
     running.ok("pipe show");
     let status = running.end();
-    assert!(
-        status["clients_refused"]["accept"].as_u64() > Some(0),
-        "{status}"
-    );
+    for name in ["accept", "http_accept"] {
+        let refused = &status["clients_refused"][name];
+        assert!(refused.as_u64() > Some(0), "{status}");
+    }
 }

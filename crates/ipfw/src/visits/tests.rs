@@ -173,7 +173,7 @@ fn a_new_flow_among_10_000_rules_evaluates_its_own_one() {
     assert!((1..=MOST).contains(&denied), "{denied}");
 }
 
-/// As the page for operators says: the index cannot serve rules that look up states.
+/// As docs/dummynet.md says: the index cannot serve rules with more than 16 names of states.
 #[test]
 fn a_new_flow_evaluates_each_rule_that_no_index_serves() {
     const RULES: usize = 2000;

@@ -12,7 +12,7 @@ use sluice_core::{DropReason, Rate, Rng, Span, Time};
 use sluice_net::Clock;
 use sluice_net::port::registry::Playback;
 use sluice_net::port::{CacheWarmer, Capabilities, Counters, Pool, PoolSize, Port, Slot, Spin};
-use sluice_wire::frame::{Link, VnetHeader};
+use sluice_wire::frame::{FlowHasher, Link, VnetHeader};
 
 use super::*;
 
@@ -293,6 +293,52 @@ fn frames_that_are_not_ip_bypass_the_pipe() {
     assert_eq!(*bench.outgoing.borrow(), [arp]);
     assert_eq!(bench.forwarder.lanes()[0].counts().bypassed, 1);
     bench.assert_conserved();
+}
+
+/// Queues that let nothing past them.
+struct DeadEnd;
+
+impl Queueing for DeadEnd {
+    type Key = ();
+
+    fn key(&self, _from: Origin, _view: &View, _head: &[u8]) {}
+
+    fn splits(&mut self, _from: PortNumber, (): &(), _at: Time) -> bool {
+        false
+    }
+
+    fn admit(&mut self, packet: Packet, (): &(), _cx: &mut Cx<'_>) {
+        unreachable!("no frame of the test is IP: {packet:?}");
+    }
+
+    fn poll(&mut self, _cx: &mut Cx<'_>) -> Option<Departure> {
+        None
+    }
+
+    fn next_wake(&self) -> Option<Time> {
+        None
+    }
+
+    fn bypass(&self, _from: PortNumber) -> Option<PortNumber> {
+        None
+    }
+}
+
+#[test]
+fn frames_that_are_not_ip_and_have_no_port_to_leave_through_are_counted_and_freed() {
+    let (rng, hasher) = (Rng::from_seed(1), FlowHasher::new(1));
+    let mut lane = Lane::new(DeadEnd, (), 0, rng, hasher, Link::Ethernet);
+    let mut pool = Pool::new(SIZE).expect("memory for 64 slots");
+    let mut arp = udp(30);
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    let slot = pool.allocate().expect("all slots are free");
+    pool.room_mut(slot)[..arp.len()].copy_from_slice(&arp);
+    pool.set_frame(slot, arp.len() as u32, VnetHeader::default());
+    lane.admit(slot, 0, Time::ZERO, &mut pool, &mut []);
+    let counts = lane.counts();
+    assert_eq!((counts.lost(LostFrame::NoExit), counts.bypassed), (1, 0));
+    assert_eq!(counts.last_port(LostFrame::NoExit), Some(0));
+    assert_eq!(pool.available(), SIZE.slots as usize);
 }
 
 #[test]

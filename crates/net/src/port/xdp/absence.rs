@@ -379,6 +379,8 @@ mod tests {
         let _alone = errand::ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pool = pool();
         let (held, mut left) = lost(&namespace, &mut pool);
+        // As if the interface that was removed had refused it.
+        left.promiscuous.1 = Promiscuity::Refused("a test".to_owned());
         let mut none = Vec::new();
         let mut right = live::raw_socket(&namespace, "right");
         for _ in 0..3 {
@@ -393,6 +395,7 @@ mod tests {
             left.receive(&mut pool, &mut none);
             left.inward.is_some()
         });
+        assert_eq!(left.promiscuity(), Promiscuity::On, "of the new interface");
         send_one(&mut left, &mut pool, &frame(2));
         assert_eq!(receive_one(&mut right), frame(2));
         left.release(&mut pool);
