@@ -6,6 +6,7 @@ use sluice_net::Clock;
 use sluice_net::namespace::{LinkError, Namespace, VethEnd, create_veth};
 use sluice_net::port::{Interest, Pool, Port, Slot, Spin, Waiter, Watch};
 use sluice_wire::frame::VnetHeader;
+use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
 /// The namespace of both interfaces.
@@ -16,6 +17,23 @@ pub fn namespace() -> Namespace {
     connect(&namespace);
     namespace
 }
+
+/// Returns a socket whose datagrams to [`FAR`] arrive on the right, in one frame if it is as long as `mtu` or
+/// shorter.
+pub fn long_sender(namespace: &Namespace, mtu: u32) -> UdpSocket {
+    let mut links = namespace.links().unwrap();
+    for end in ["left", "right"] {
+        links.set_mtu(end, mtu).unwrap();
+    }
+    let (here, there) = ("10.9.0.1".parse().unwrap(), "10.9.0.2".parse().unwrap());
+    links.add_address("left", here, 24).unwrap();
+    links.add_neighbour("left", there, mac(2)).unwrap();
+    let bind = || UdpSocket::bind((here, 0)).unwrap();
+    namespace.enter(bind).unwrap()
+}
+
+/// Where [`long_sender`] sends to.
+pub const FAR: &str = "10.9.0.2:9";
 
 /// Creates `left` and `right` and sets both up.
 pub fn connect(namespace: &Namespace) {

@@ -6,8 +6,8 @@ mod returns;
 mod trains;
 
 use common::forwarder::{Forwarder, Mode};
-use common::wire::{self, frame, put, put_all, receive, receive_for, take_first};
-use common::{H2, H2_V6, H3, H3_V6, Topology, mac, require_privilege};
+use common::wire::{self, FAR, frame, put, put_all, receive, receive_for, take_first};
+use common::{H2, H2_V6, H3, H3_V6, Topology, require_privilege};
 use etherparse::PacketBuilder;
 use sluice_core::Span;
 use sluice_net::Clock;
@@ -62,17 +62,7 @@ impl Wire {
 
     /// Returns a socket whose datagrams of up to 8972 bytes to [`FAR`] arrive on the right.
     fn long_sender(&self) -> UdpSocket {
-        let mut links = self.namespace.links().unwrap();
-        links.set_mtu("left", 9000).unwrap();
-        links.set_mtu("right", 9000).unwrap();
-        links
-            .add_address("left", "10.9.0.1".parse().unwrap(), 24)
-            .unwrap();
-        links
-            .add_neighbour("left", "10.9.0.2".parse().unwrap(), mac(2))
-            .unwrap();
-        let bind = || UdpSocket::bind("10.9.0.1:0").unwrap();
-        self.namespace.enter(bind).unwrap()
+        wire::long_sender(&self.namespace, 9000)
     }
 
     /// Returns the next frame on the right, within a second.
@@ -84,7 +74,6 @@ impl Wire {
 }
 
 /// An address that nobody uses.
-const FAR: &str = "10.9.0.2:9";
 
 #[test]
 fn frames_arrive_byte_for_byte_with_their_tags() {

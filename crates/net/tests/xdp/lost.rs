@@ -1,16 +1,13 @@
 //! Frames that are too long for an AF_XDP port are counted as lost.
 
-use std::net::UdpSocket;
-
 use sluice_wire::frame::VnetHeader;
 
-use super::common::mac;
+use super::common::wire::{self, FAR};
 use super::*;
 
 /// A slot has 1792 bytes for a frame. In the other modes, a veth with a program refuses such an MTU.
 #[test]
 fn a_frame_that_is_longer_than_a_slot_is_counted() {
-    const FAR: &str = "10.9.0.2:9";
     let mut pool = pool(512);
     let options = XdpOptions {
         ready: 64,
@@ -18,18 +15,7 @@ fn a_frame_that_is_longer_than_a_slot_is_counted() {
         ..XdpOptions::default()
     };
     let (namespace, _left, mut right) = ports(&mut pool, options);
-    let mut links = namespace.links().unwrap();
-    for end in ["left", "right"] {
-        links.set_mtu(end, 4000).unwrap();
-    }
-    links
-        .add_address("left", "10.9.0.1".parse().unwrap(), 24)
-        .unwrap();
-    links
-        .add_neighbour("left", "10.9.0.2".parse().unwrap(), mac(2))
-        .unwrap();
-    let bind = || UdpSocket::bind("10.9.0.1:0").unwrap();
-    let sender = namespace.enter(bind).unwrap();
+    let sender = wire::long_sender(&namespace, 4000);
     sender.send_to(&[0; 3000], FAR).unwrap();
     let is_counted = (0..1000).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(5));
