@@ -60,7 +60,7 @@ test-rust: $(WEB) ## unit, property and documentation tests
 	SLUICE_FUZZ_SECONDS=10 SLUICE_FUZZ_NEW=$(FUZZ_SEED) PROPTEST_RNG_SEED=$(SEED) $(CARGO) test $(ALL) -q
 
 soak: build ## disturb a router for SOAK=1h, and a quarter more with steps of its clock, check books and memory; artifacts/soak
-	@scripts/setup.sh python
+	@scripts/setup.sh python iperf3
 	$(VENV)/python bench/forwarders/soak.py $(SLUICE) --time $(SOAK) -o artifacts/soak
 
 fuzz: $(WEB) ## change frames, netlink and nfqueue messages, run.json, scenarios and Parquet at random, FUZZ=60 seconds each, on stable Rust

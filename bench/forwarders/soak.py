@@ -33,6 +33,7 @@ import mmap
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -90,6 +91,8 @@ def main() -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
+    if shutil.which("ping") is None:
+        raise SystemExit("soak.py: the command `ping` is missing (Debian: iputils-ping)")
     into_namespaces(args.inside)
     run("mount -t tmpfs none /run")
     network, seconds = Network(), seconds_of(args.time)

@@ -91,16 +91,27 @@ impl Running {
         more: &[&str],
         environment: &[(&str, &str)],
     ) -> Running {
+        let mut command = Command::new(SLUICE);
+        command.envs(environment.iter().copied());
+        Running::start_as(command, namespace, ports, config, more)
+    }
+
+    /// Starts a router by a command that lacks its arguments.
+    fn start_as(
+        mut command: Command,
+        namespace: Namespace,
+        ports: [&str; 2],
+        config: Option<&str>,
+        more: &[&str],
+    ) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let descriptor = namespace.as_fd().as_raw_fd();
-        let mut command = Command::new(SLUICE);
         command
             .args(["router", ports[0], ports[1], "--json", "--netns"])
             .arg(format!("/proc/{}/fd/{descriptor}", std::process::id()))
             .arg("--socket")
             .arg(folder.path().join("s"))
             .args(more)
-            .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(text) = config {

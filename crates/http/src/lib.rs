@@ -364,6 +364,8 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
             }
         };
         let of_thread = Arc::clone(means);
+        let stream = Arc::new(stream);
+        let waiting = Arc::clone(&stream);
         let serve = move || {
             // An error is the client's.
             let _ = serve(&stream, &of_thread, PAGE_PATIENCE);
@@ -373,6 +375,8 @@ fn accept(listening: &Listening, means: &Arc<Means>) {
         let thread = thread::Builder::new().name("http-client".into());
         if thread.spawn(serve).is_err() {
             means.count(Why::HttpThread);
+            let _ =
+                Answer::text(503, "no thread could be started").send_within(&waiting, RETRY / 10);
         }
     }
 }

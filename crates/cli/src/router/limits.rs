@@ -337,7 +337,7 @@ const REFUSALS: [(&str, &str); 49] = [
     ),
     (
         "oversize",
-        "frames are longer than a port accepts, which is 65535 bytes, or an MTU of 1770 through `xdp`; turn \
+        "frames are longer than a port accepts, which is 67520 bytes, or an MTU of 1770 through `xdp`; turn \
          off receive offloads and BIG TCP (ethtool -K IFACE gro off lro off), or use `packet`",
     ),
     (

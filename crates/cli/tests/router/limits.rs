@@ -1,5 +1,6 @@
 //! What a router refuses is in its log, with the limit, its size and a remedy, and in its status.
 
+use std::io::Read;
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,16 +121,73 @@ fn connections_that_the_system_does_not_accept_are_counted_and_reported() {
         UnixStream::connect(running.path("s")).unwrap(),
         TcpStream::connect(page_of(&running)).unwrap(),
     );
-    for name in ["accept", "http_accept"] {
-        let line = hear_limit(&mut running, name);
-        assert!(line["lost"].as_u64() > Some(0), "{line}");
-    }
+    let names = ["accept", "http_accept"];
+    hear_lost(&mut running, names);
     limit(current).unwrap();
     drop(waiting);
     running.ok("pipe show");
+    check_refused(running, names);
+}
+
+/// Waits for a line about each of these limits.
+fn hear_lost(running: &mut Running, names: [&str; 2]) {
+    for name in names {
+        let line = hear_limit(running, name);
+        assert!(line["lost"].as_u64() > Some(0), "{line}");
+    }
+}
+
+/// Ends the router, and checks that it refused clients for each of these reasons.
+fn check_refused(running: Running, names: [&str; 2]) {
     let status = running.end();
-    for name in ["accept", "http_accept"] {
+    for name in names {
         let refused = &status["clients_refused"][name];
         assert!(refused.as_u64() > Some(0), "{status}");
     }
+}
+
+/// The user of the router may have the threads that it starts with, and no other. Root has no such limit.
+#[test]
+fn clients_that_get_no_thread_are_answered_counted_and_reported() {
+    const USER: &str = "54322";
+    assert!(geteuid().is_root(), "only root can become another user");
+    let options = ["--accept", "--http", "127.0.0.1:0", "--user", USER];
+    let running = Running::start(None, &options);
+    let pid = running.child.as_ref().unwrap().id();
+    let is_of_user = |task: &PathBuf| {
+        let status = fs::read_to_string(task.join("status")).unwrap();
+        status.contains(&format!("\nUid:\t{USER}\t"))
+    };
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let threads = tasks
+        .map(|task| task.unwrap().path())
+        .filter(is_of_user)
+        .count();
+    running.end();
+
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--nproc={threads}:")).arg(SLUICE);
+    let mut running = Running::start_as(limited, wired(), ["em0", "em1"], None, &options);
+    let client = UnixStream::connect(running.path("s")).unwrap();
+    let answer = read_all(client, UnixStream::set_read_timeout);
+    let expected = "the router could not start a thread for this client: try again";
+    assert!(answer.contains(expected), "{answer}");
+    let page = TcpStream::connect(page_of(&running)).unwrap();
+    let answer = read_all(page, TcpStream::set_read_timeout);
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("no thread could be started"), "{answer}");
+    let names = ["thread", "http_thread"];
+    hear_lost(&mut running, names);
+    check_refused(running, names);
+}
+
+/// Returns what a server sends until it closes the connection.
+fn read_all<S: Read>(
+    mut stream: S,
+    set_timeout: impl Fn(&S, Option<Duration>) -> std::io::Result<()>,
+) -> String {
+    set_timeout(&stream, Some(Duration::from_secs(30))).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

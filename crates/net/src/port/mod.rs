@@ -26,7 +26,7 @@ pub use inject::Injector;
 pub use nfqueue::NfqueuePort;
 pub use packet::PacketPort;
 pub use pcap::{PcapPort, create_capture};
-pub use pool::{Carried, HEAD_LEN, Pool, PoolError, PoolSize, Slot};
+pub use pool::{Carried, HEAD_LEN, LONGEST, Pool, PoolError, PoolSize, Slot};
 pub use promiscuous::Promiscuity;
 pub use registry::{OpenError, PortSpec, PortSpecError};
 pub use tun::TunPort;

@@ -30,7 +30,7 @@ pub use scan::{PcapError, Scan};
 pub use spec::{PcapSpec, PcapSpecError, Speed, check_apart};
 
 use super::registry::{Kind, Named, OpenError, Opened, Playback, PortSpecError, Role, Site};
-use super::{Capabilities, Counters, HEAD_LEN, Loss, Pool, Port, Promiscuity, Slot};
+use super::{Capabilities, Counters, LONGEST, Loss, Pool, Port, Promiscuity, Slot};
 use crate::clock::Clock;
 use crate::sys;
 use behind::{Behind, FINISH_WITHIN};
@@ -503,8 +503,6 @@ fn store(pool: &mut Pool, bytes: &[u8]) -> Result<Slot, Loss> {
 const BATCH: usize = 64;
 /// A file accepts every packet.
 const MTU: u32 = 65_535;
-/// The longest frame that a slot with its large slot can hold.
-const LONGEST: usize = HEAD_LEN + super::pool::LARGE_LEN;
 
 #[cfg(test)]
 mod tests;

@@ -663,11 +663,15 @@ fn areas(size: PoolSize, pools: usize, is_resident: bool) -> Result<(Area, Area)
 /// Largest number of bytes of a frame in its slot.
 pub const HEAD_LEN: usize = SLOT_LEN - START as usize;
 
+/// Largest number of bytes of a frame: more than the longest IP packet with its link header. Those of BIG TCP
+/// may be longer.
+pub const LONGEST: usize = HEAD_LEN + LARGE_LEN;
+
 /// Bytes of a slot.
 pub(super) const SLOT_LEN: usize = 2048;
 /// Headroom for a tag and an offload header; the frame starts on a cache line.
 const START: u16 = 64;
-/// Together with [`HEAD_LEN`], more than the longest IP packet with its link header.
+/// Bytes of a large slot, for the rest of a frame.
 pub(super) const LARGE_LEN: usize = 65536;
 const TAG_LEN: usize = 4;
 const NONE: u32 = u32::MAX;

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod returns;
+mod taps;
 mod trains;
 
 use common::forwarder::{Forwarder, Mode};
@@ -15,7 +16,7 @@ use sluice_net::namespace::{Namespace, Offloads};
 use sluice_net::port::packet::PacketOptions;
 use sluice_net::port::tun::TunOptions;
 use sluice_net::port::{
-    Interest, Loss, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter, Watch,
+    Interest, LONGEST, Loss, PacketPort, Pool, PoolSize, Port, Spin, TunPort, Waiter, Watch,
 };
 use sluice_wire::frame::{Link, VnetHeader};
 use socket2::Socket;
@@ -201,66 +202,6 @@ fn a_device_that_was_deleted_is_silent_and_counts_only_frames_that_exist() {
     assert_eq!(counters.lost_total(), 1);
     tap.release(&mut pool);
     assert_eq!(pool.available(), 8);
-}
-
-/// The kernel cannot describe a super-packet of UDP fragments to a packet socket, and the ring gets
-/// stuck at such a packet.
-#[test]
-fn a_packet_that_the_kernel_cannot_describe_costs_no_other() {
-    require_privilege();
-    let namespace = Namespace::create("tap").unwrap();
-    namespace.silence_ipv6().unwrap();
-    let tap = TunOptions {
-        link: Link::Ethernet,
-        ..TunOptions::default()
-    };
-    let mut tap = TunPort::create(&namespace, "tap0", tap).unwrap();
-    namespace.links().unwrap().set_up("tap0", true).unwrap();
-    let mut port = PacketPort::open(&namespace, "tap0", PacketOptions::default()).unwrap();
-    let size = PoolSize {
-        slots: 128,
-        large: 64,
-    };
-    let mut pool = Pool::new(size).unwrap();
-    let mut send = |pool: &mut Pool, frame: &[u8], vnet: VnetHeader| {
-        let slot = put(pool, frame);
-        pool.set_vnet(slot, vnet);
-        assert_eq!(tap.transmit(pool, &[slot]), 1);
-        assert_eq!(tap.counters().lost_total(), 0);
-    };
-    let plain = frame(&[], 100);
-    send(&mut pool, &plain, VnetHeader::default());
-    let slots = receive(&mut port, &mut pool, 1);
-    assert_eq!(take_first(&mut pool, slots), Some(plain.clone()));
-    let fragments = VnetHeader {
-        flags: VnetHeader::NEEDS_CSUM,
-        gso_type: 3,
-        hdr_len: 42,
-        gso_size: 504,
-        csum_start: 34,
-        csum_offset: 6,
-    };
-    let udp = PacketBuilder::ethernet2([2; 6], [4; 6])
-        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9)
-        .udp(9, 9);
-    let mut packet = Vec::new();
-    udp.write(&mut packet, &[7; 1400]).unwrap();
-    send(&mut pool, &packet, fragments);
-    // The interface is checked ten times a second.
-    let arrived = (0..100).find_map(|_| {
-        send(&mut pool, &plain, VnetHeader::default());
-        let slots = receive_for(&mut port, &mut pool, 1, Span::from_ms(20));
-        take_first(&mut pool, slots)
-    });
-    assert_eq!(arrived, Some(plain.clone()));
-    // Now it affects no other frame.
-    send(&mut pool, &packet, fragments);
-    send(&mut pool, &plain, VnetHeader::default());
-    let slots = receive(&mut port, &mut pool, 1);
-    assert_eq!(take_first(&mut pool, slots), Some(plain));
-    assert!(port.counters().lost(Loss::KernelQueue) >= 2);
-    port.release(&mut pool);
-    assert_eq!((pool.available(), pool.available_large()), (128, 64));
 }
 
 /// One block of 64 KiB has 37 places of 1728 bytes.

@@ -242,6 +242,7 @@ fn admit<T: Serialize + Send + 'static>(
     let stream = Arc::new(stream);
     let place = places.admit(number, Arc::clone(&stream));
     let asking = Arc::clone(&stream);
+    let waiting = Arc::clone(&stream);
     let mut of_thread = means.clone();
     of_thread.orders = of_thread.orders.for_client(move || has_hung_up(&asking));
     let served = thread::Builder::new().name("client".into()).spawn(move || {
@@ -254,9 +255,14 @@ fn admit<T: Serialize + Send + 'static>(
     });
     if served.is_err() {
         means.turn_away(Why::Thread);
+        return refuse(&waiting, NO_THREAD, 75);
     }
     Ok(())
 }
+
+/// The answer to a client that is served by no thread.
+const NO_THREAD: &str = "the router could not start a thread for this client: try again, or raise the limit of tasks \
+                         (TasksMax of the unit, or ulimit -u)";
 
 /// The answer to a client that loses its place.
 const DISPLACED: &str = "the router has given the place of this silent client to another one; since its last \

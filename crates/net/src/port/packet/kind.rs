@@ -5,7 +5,7 @@ use super::{PacketOptions, PacketPort};
 use crate::namespace::{Namespace, Offloads};
 use crate::port::choose::{self, Attach, AttachOptions, Facts};
 use crate::port::registry::{Kind, OpenError, Role, Sharing};
-use crate::port::{Pool, Port};
+use crate::port::{LONGEST, Pool, Port};
 
 impl From<AttachOptions> for PacketOptions {
     fn from(options: AttachOptions) -> PacketOptions {
@@ -50,7 +50,7 @@ impl Attach for Sockets {
 
     fn cannot(&self, offloads: Offloads) -> Vec<String> {
         let mut cannot = vec![
-            "packets above 65535 bytes (BIG TCP) are dropped and counted as `oversize`".to_owned(),
+            format!("frames above {LONGEST} bytes (BIG TCP) are dropped and counted as `oversize`"),
             "the stack also sees what arrives; addresses on the interface keep answering"
                 .to_owned(),
         ];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::port::PoolSize;
+use crate::port::{HEAD_LEN, PoolSize};
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
