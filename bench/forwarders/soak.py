@@ -428,7 +428,7 @@ class Soak:
             )
         if self.answered != 100:
             failures.append(f"{self.answered} of the last 100 pings are answered")
-        # In the first minutes caches fill.
+        # In the first minutes, caches fill.
         if self.growth() >= 0.01 and self.samples[-1]["s"] >= 1800:
             failures.append(f"the memory has grown by {self.growth():.2%}")
         if self.router.returncode != 0:
@@ -448,6 +448,8 @@ class Soak:
             "shifted": self.clock.shifted() if self.clock else None,
             "status": self.end,
             "failures": failures,
+            "events": self.happened,
+            "samples": self.samples,
         }
 
 
@@ -479,26 +481,38 @@ def page(report: dict[str, Any]) -> str:
 
 
 def picture(samples: list[dict[str, float]], happened: list[tuple[float, str]], path: Path) -> None:
-    """Draw rates, memory and what happened over time."""
+    """Draw the means of rates, what happened, and the memory over time."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, (rates, memory) = plt.subplots(2, 1, sharex=True, figsize=(9, 5))
-    pairs = list(itertools.pairwise(samples))
-    at = [later["s"] for _, later in pairs]
-    for key in ("received", "sent", "dropped"):
-        per_second = [(b[key] - a[key]) / (b["s"] - a["s"]) for a, b in pairs]
-        rates.plot(at, per_second, label=key, linewidth=0.8)
+    figure, (rates, events, memory) = plt.subplots(
+        3, 1, sharex=True, figsize=(9, 6.5), height_ratios=[3, 2, 2]
+    )
+    # Each value is the mean of a hundredth of the time. Most samples are a second apart.
+    marks = samples[:: max(1, len(samples) // 100)]
+    pairs = list(itertools.pairwise(marks))
+    at = [(a["s"] + b["s"]) / 2 for a, b in pairs]
+    mean = {
+        key: [(b[key] - a[key]) / (b["s"] - a["s"]) for a, b in pairs]
+        for key in ("received", "sent", "dropped")
+    }
+    rates.stackplot(at, mean["sent"], mean["dropped"], labels=["sent", "dropped"], alpha=0.6)
+    rates.plot(at, mean["received"], label="received", color="black", linewidth=1)
     rates.set_ylabel("packets per second")
-    rates.legend(loc="upper right")
+    rates.set_ylim(0, 1.3 * max(mean["received"]))
+    rates.legend(loc="upper right", ncols=3)
+    things = sorted({thing for _, thing in happened}, reverse=True)
+    times = [[s for s, thing in happened if thing == one] for one in things]
+    events.eventplot(times, linelengths=0.7, linewidths=0.6, colors="tab:red")
+    counts = [f"{len(of)} {one.replace('_', ' ')}" for one, of in zip(things, times, strict=True)]
+    events.set_yticks(range(len(things)), counts)
     memory.plot([s["s"] for s in samples], [s["rss_kb"] / 1024 for s in samples], color="black")
     memory.set_ylabel("memory in MB")
-    memory.set_ylim(bottom=0)
+    memory.set_ylim(0, 1.2 * max(s["rss_kb"] for s in samples) / 1024)
     memory.set_xlabel("seconds")
-    for s, _ in happened:
-        memory.axvline(s, color="tab:red", alpha=0.2, linewidth=0.5)
+    memory.set_xlim(0, samples[-1]["s"])
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
