@@ -34,7 +34,7 @@ use sluice_core::packet::SPLIT_BELOW;
 use sluice_core::spelling::question;
 use sluice_core::{Rate, Span, Stop, units::Bytes};
 use sluice_ipfw::DYNAMIC_BYTES;
-use sluice_router::control::{Refused, Remark, default_socket};
+use sluice_router::control::{Refused, Remark, default_socket, no_thread};
 use sluice_router::process::confine::{self, User};
 use sluice_router::process::{
     self, ConfigError, FailOpenError, POOL, PoolSize, PortSpec, Router, Settings, StartError,
@@ -213,13 +213,13 @@ pub enum Error {
     #[error(transparent)]
     User(#[from] confine::UserError),
     /// Nothing tells the guardian that the router lives.
-    #[error("cannot start the thread that gives signs of life: {0}")]
+    #[error("cannot start the thread that gives signs of life: {}", no_thread(.0))]
     Heartbeat(io::Error),
     /// Nothing reloads the configuration.
-    #[error("cannot start the thread that reloads the configuration: {0}")]
+    #[error("cannot start the thread that reloads the configuration: {}", no_thread(.0))]
     Reload(io::Error),
     /// Nothing prints.
-    #[error("cannot start the thread that prints: {0}")]
+    #[error("cannot start the thread that prints: {}", no_thread(.0))]
     Screen(io::Error),
     /// The log cannot be sent to syslog.
     #[error(transparent)]

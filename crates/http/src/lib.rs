@@ -62,7 +62,7 @@ use history::History;
 use metrics::{Format, formatted};
 use request::{Method, Request};
 
-use sluice_router::control::{PAGE_HEAD, PAGE_PATIENCE, SocketError, Why};
+use sluice_router::control::{PAGE_HEAD, PAGE_PATIENCE, SocketError, Why, no_thread};
 use sluice_router::process::Editor;
 use sluice_router::process::watch::Watcher;
 
@@ -127,7 +127,7 @@ pub enum HttpError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// A thread cannot be started.
-    #[error("cannot start a thread for the page: {0}")]
+    #[error("cannot start a thread for the page: {}", no_thread(.0))]
     Thread(io::Error),
 }
 

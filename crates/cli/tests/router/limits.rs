@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, prlimit};
 
 use super::watch::page_of;
@@ -146,48 +147,103 @@ fn check_refused(running: Running, names: [&str; 2]) {
     }
 }
 
-/// The user of the router may have the threads that it starts with, and no other. Root has no such limit.
+/// The user of the router may have few threads more than it starts with. Root has no such limit.
 #[test]
 fn clients_that_get_no_thread_are_answered_counted_and_reported() {
     const USER: &str = "54322";
     assert!(geteuid().is_root(), "only root can become another user");
     let options = ["--accept", "--http", "127.0.0.1:0", "--user", USER];
     let running = Running::start(None, &options);
-    let pid = running.child.as_ref().unwrap().id();
-    let is_of_user = |task: &PathBuf| {
-        let status = fs::read_to_string(task.join("status")).unwrap();
-        status.contains(&format!("\nUid:\t{USER}\t"))
-    };
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    let threads = tasks
-        .map(|task| task.unwrap().path())
-        .filter(is_of_user)
-        .count();
+    let threads = started_threads(&running, USER);
     running.end();
 
+    // Threads come and go, so there are more silent clients than threads for them.
     let mut limited = Command::new("prlimit");
-    limited.arg(format!("--nproc={threads}:")).arg(SLUICE);
+    limited.arg(format!("--nproc={}:", threads + 4)).arg(SLUICE);
     let mut running = Running::start_as(limited, wired(), ["em0", "em1"], None, &options);
-    let client = UnixStream::connect(running.path("s")).unwrap();
-    let answer = read_all(client, UnixStream::set_read_timeout);
+    started_threads(&running, USER);
+    let connect = |_| UnixStream::connect(running.path("s")).unwrap();
+    let mut clients: Vec<UnixStream> = (0..12).map(connect).collect();
+    let answer = first_answer(&mut clients);
     let expected = "the router could not start a thread for this client: try again";
     assert!(answer.contains(expected), "{answer}");
-    let page = TcpStream::connect(page_of(&running)).unwrap();
-    let answer = read_all(page, TcpStream::set_read_timeout);
+    let address = page_of(&running);
+    let connect = |_| TcpStream::connect(&address).unwrap();
+    let answer = first_answer(&mut (0..12).map(connect).collect::<Vec<TcpStream>>());
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     assert!(answer.contains("no thread could be started"), "{answer}");
     let names = ["thread", "http_thread"];
     hear_lost(&mut running, names);
+    drop(clients);
     check_refused(running, names);
 }
 
-/// Returns what a server sends until it closes the connection.
-fn read_all<S: Read>(
-    mut stream: S,
-    set_timeout: impl Fn(&S, Option<Duration>) -> std::io::Result<()>,
-) -> String {
-    set_timeout(&stream, Some(Duration::from_secs(30))).unwrap();
+/// Waits for the last thread of the start, and returns how many threads the user has.
+fn started_threads(running: &Running, user: &str) -> usize {
+    let pid = running.child.as_ref().unwrap().id();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        assert!(Instant::now() < deadline, "the router has not started");
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        // A thread may end meanwhile.
+        let status = |task: PathBuf| fs::read_to_string(task.join("status")).unwrap_or_default();
+        let all: Vec<String> = tasks.map(|task| status(task.unwrap().path())).collect();
+        if all
+            .iter()
+            .any(|status| status.starts_with("Name:\treload\n"))
+        {
+            let uid = format!("\nUid:\t{user}\t");
+            return all.iter().filter(|status| status.contains(&uid)).count();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns what is sent to the first of these silent clients that is answered, until its connection is closed.
+fn first_answer<S: AsFd + Read>(clients: &mut [S]) -> String {
+    let files = clients
+        .iter()
+        .map(|client| PollFd::new(client, PollFlags::IN));
+    let mut files: Vec<PollFd<'_>> = files.collect();
+    let patience = Timespec {
+        tv_sec: 30,
+        tv_nsec: 0,
+    };
+    assert!(
+        poll(&mut files, Some(&patience)).unwrap() > 0,
+        "none is answered"
+    );
+    let first = files.iter().position(|file| !file.revents().is_empty());
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
+    clients[first.unwrap()].read_to_string(&mut answer).unwrap();
     answer
+}
+
+#[test]
+fn a_start_without_threads_says_which_limit_to_raise() {
+    assert!(geteuid().is_root(), "only root can become another user");
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = wired();
+    let mut command = Command::new("prlimit");
+    command
+        .args(["--nproc=1:", SLUICE, "router", "em0", "em1", "--netns"])
+        .arg(format!(
+            "/proc/{}/fd/{}",
+            std::process::id(),
+            namespace.as_fd().as_raw_fd()
+        ))
+        .arg("--socket")
+        .arg(folder.path().join("s"))
+        .args(["--user", "54323"]);
+    let done = command.output().unwrap();
+    let said = text(&done.stderr);
+    assert!(
+        said.ends_with(
+            "sluice: cannot start the thread of the control socket: Resource temporarily unavailable \
+             (os error 11); raise the limit of tasks (TasksMax of the unit, or ulimit -u)\n"
+        ),
+        "{said}"
+    );
+    assert_eq!(done.status.code(), Some(1));
+    assert!(!folder.path().join("s").exists(), "the socket is removed");
 }

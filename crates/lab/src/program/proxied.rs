@@ -10,6 +10,7 @@ use sluice_loader::Ending;
 use sluice_proxy::{Observation as Seen, Observations, Proxy};
 use sluice_recording::headers::HeaderCoder;
 use sluice_recording::{Arrival, Environment, RecordError, Recording, Release, RunWriter};
+use sluice_router::control::no_thread;
 use sluice_scenario::{Backend, Direction, Scenario};
 
 use super::connections::Connections;
@@ -32,7 +33,7 @@ pub enum ProxyRecordError {
     #[error(transparent)]
     Record(#[from] RecordError),
     /// There is no thread.
-    #[error("cannot start the thread that records: {0}")]
+    #[error("cannot start the thread that records: {}", no_thread(.0))]
     Thread(#[from] std::io::Error),
 }
 

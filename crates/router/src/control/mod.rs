@@ -38,7 +38,9 @@ pub use journal::{Change, Journal};
 pub use message::{
     Attached, Failure, FileText, Given, How, MOST_REQUEST, Place, Remark, Reply, Request, Texts,
 };
-pub use server::{Asked, Limits, Listener, SampleSource, ServeError, Sources, read_request};
+pub use server::{
+    Asked, Limits, Listener, SampleSource, ServeError, Sources, no_thread, read_request,
+};
 pub use socket_file::{SocketError, SocketFile};
 pub use team::{TeamStatus, inboxes};
 pub use turned_away::{

@@ -73,6 +73,20 @@ pub enum ServeError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The thread that accepts clients cannot be started.
+    #[error("cannot start the thread of the control socket: {}", no_thread(.0))]
+    Thread(io::Error),
+}
+
+/// Says why a thread could not be started, and what helps.
+pub fn no_thread(error: &io::Error) -> String {
+    match error.kind() {
+        // pthread_create(3): EAGAIN stands for every limit on the number of threads.
+        io::ErrorKind::WouldBlock => {
+            format!("{error}; raise the limit of tasks (TasksMax of the unit, or ulimit -u)")
+        }
+        _ => error.to_string(),
+    }
 }
 
 impl From<SocketError> for ServeError {
@@ -126,11 +140,7 @@ impl Listener {
         let thread = thread::Builder::new()
             .name("control".into())
             .spawn(move || accept(&listener, &means, &closing))
-            .map_err(|source| ServeError::System {
-                step: "serve",
-                path: path.to_owned(),
-                source,
-            })?;
+            .map_err(ServeError::Thread)?;
         Ok(Listener {
             file,
             is_closing,

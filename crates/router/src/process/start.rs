@@ -31,7 +31,8 @@ use super::running::{self, Loop, LoopSettings};
 use super::watch::Watcher;
 use super::{Router, Settings};
 use crate::control::{
-    Bell, Builder, Limits, Listener, SampleSource, ServeError, Sources, inboxes, origin_s,
+    Bell, Builder, Limits, Listener, SampleSource, ServeError, Sources, inboxes, no_thread,
+    origin_s,
 };
 use crate::forward::{WakeUp, exchange};
 use waiting::{beside, wait_for};
@@ -142,7 +143,7 @@ pub enum StartError {
     #[error("ended before it forwarded packets")]
     Ended,
     /// The thread that reads the configuration cannot be started.
-    #[error("cannot start the thread that reads the configuration: {0}")]
+    #[error("cannot start the thread that reads the configuration: {}", no_thread(.0))]
     Reader(io::Error),
 }
 
