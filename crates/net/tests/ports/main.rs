@@ -74,8 +74,6 @@ impl Wire {
     }
 }
 
-/// An address that nobody uses.
-
 #[test]
 fn frames_arrive_byte_for_byte_with_their_tags() {
     let ring = PacketOptions::default().ring;
