@@ -3,9 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sluice_core::{Span, Stop};
 
@@ -86,6 +85,9 @@ impl<'a> Options<'a> {
     }
 }
 
+/// The smallest difference of two times as they are recorded.
+const START_STEP: Duration = Duration::from_micros(1);
+
 /// Executes all runs: simulations in parallel, then live runs one after another. The pages of a
 /// scenario are drawn when its last run is over, while other simulations run. Returns the results by
 /// experiment, in the order of the suite.
@@ -109,12 +111,19 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
     let simulations = of(Backend::Sim);
     let cores = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let threads = options.threads.unwrap_or_else(cores).get();
-    let next = AtomicUsize::new(0);
+    // The order of the times at which runs began is that of the suite, whichever thread is faster.
+    let queue = Mutex::new((simulations.iter(), SystemTime::UNIX_EPOCH));
+    let next = || {
+        let mut queue = queue.lock().expect(LOCK);
+        let job = *queue.0.next()?;
+        queue.1 = SystemTime::now().max(queue.1 + START_STEP);
+        Some((job, queue.1))
+    };
     let work = || {
         while !options.interrupt.is_stopped()
-            && let Some(job) = simulations.get(next.fetch_add(1, Ordering::Relaxed))
+            && let Some((job, began)) = next()
         {
-            jobs[*job].carry_out(*job, options);
+            jobs[job].carry_out(job, began, options);
         }
     };
     thread::scope(|scope| {
@@ -125,7 +134,7 @@ pub fn execute(suite: &Suite, options: &Options<'_>) -> Vec<Executed> {
     });
     for job in of(Backend::Live) {
         if !options.interrupt.is_stopped() {
-            jobs[job].carry_out(job, options);
+            jobs[job].carry_out(job, SystemTime::now(), options);
         }
     }
     drop(jobs);
@@ -226,9 +235,9 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn carry_out(&self, number: usize, options: &Options<'_>) {
+    fn carry_out(&self, number: usize, began: SystemTime, options: &Options<'_>) {
         (options.watch)(Progress::Begun(number, self.run));
-        let outcome = self.attempt(number, options);
+        let outcome = self.attempt(number, began, options);
         match &outcome {
             Ok(finished) => (options.watch)(Progress::Ended(number, finished)),
             Err(_) => (options.watch)(Progress::Failed(number)),
@@ -236,7 +245,7 @@ impl Job<'_> {
         self.part.take(self.place, outcome);
     }
 
-    fn attempt(&self, number: usize, options: &Options<'_>) -> Outcome {
+    fn attempt(&self, number: usize, began: SystemTime, options: &Options<'_>) -> Outcome {
         let Planned {
             variant,
             backend,
@@ -258,8 +267,7 @@ impl Job<'_> {
             return Ok(finished);
         }
         remove_page(&page)?;
-        // Microseconds are precise enough to show the order in which runs began.
-        let started_at = humantime::format_rfc3339_micros(SystemTime::now()).to_string();
+        let started_at = humantime::format_rfc3339_micros(began).to_string();
         let mut progress = |elapsed| (options.watch)(Progress::At(number, elapsed));
         let watched = |watcher| (options.watch)(Progress::Watched(number, &watcher));
         let live = LiveOptions {

@@ -1,6 +1,9 @@
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use sluice_core::{Stop, Time};
 
@@ -461,6 +464,32 @@ fn repeated_runs_become_one_result_with_medians() {
     assert_eq!(values.len(), 3);
     assert!(values.contains(&value("median")) && values.contains(&value("max")));
     assert!(value("min") <= value("median") && value("median") <= value("max"));
+}
+
+/// A report puts runs in the order in which they began.
+#[test]
+fn runs_begin_in_the_order_of_the_suite_also_if_a_thread_is_slow() {
+    let place = Place::new();
+    place.write("s.toml", SCENARIO);
+    let mut request = place.request("s.toml");
+    request.repeat = 3;
+    let suite = request.plan().unwrap();
+    let interrupt = Stop::new();
+    let slow = |progress: Progress<'_>| {
+        if matches!(progress, Progress::Begun(0, _)) {
+            thread::sleep(Duration::from_millis(200));
+        }
+    };
+    let mut options = options(&interrupt, &slow);
+    options.threads = NonZeroUsize::new(2);
+    execute(&suite, &options);
+    let began = |run: &Planned| {
+        let recording = Recording::open(&run.dir).unwrap();
+        recording.run().environment.started_at.clone()
+    };
+    let began: Vec<String> = suite.experiments[0].runs.iter().map(began).collect();
+    assert_eq!(began.len(), 6);
+    assert!(began.windows(2).all(|two| two[0] < two[1]), "{began:?}");
 }
 
 #[test]
