@@ -25,7 +25,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-all test-accuracy test-programs test-kernels test-errors test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
+.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-live-and-models test-all test-accuracy test-programs test-kernels test-errors test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -49,7 +49,7 @@ dist: $(WEB) ## build the packages in target/dist: a tarball, a Debian package a
 test-dist: dist ## run the packages in bare root file systems and in a new Python environment
 	scripts/test-dist.sh
 
-test: lint test-rust test-models test-golden test-claims test-contributing test-modules test-live test-links test-web test-python test-report test-exports test-docs test-action test-miri ## everything that CI runs: lint, unit, property, models, golden, claims, live, links, web, Python, report, exports, docs, action, Miri
+test: lint test-rust test-golden test-claims test-contributing test-modules test-live-and-models test-links test-web test-python test-report test-exports test-docs test-action ## everything that CI runs: lint, unit, property, golden, claims, live, models, Miri, links, web, Python, report, exports, docs, action
 
 test-all: test test-dist test-agreement test-accuracy test-programs test-kernels test-errors ## everything that CI runs, and longer tests: packages, ten links, real programs, real kernels, all errors of system calls, a sweep of 1000 runs on every executor
 	$(VENV)/maturin develop -q --profile quick
@@ -67,7 +67,7 @@ fuzz: $(WEB) ## change frames, netlink and nfqueue messages, run.json, scenarios
 	SLUICE_FUZZ_SECONDS=$(FUZZ) SLUICE_FUZZ_SEED=$(FUZZ_SEED) SLUICE_FUZZ_BATCH=$(FUZZ_BATCH) $(CARGO) test $(ALL) --lib --test hostile --test fuzz change
 
 test-models: ## try every order of the steps of threads that share no lock (loom)
-	$(CARGO) test --locked -q --manifest-path models/Cargo.toml --target-dir target/models
+	$(IDLY) $(CARGO) test --locked -q --manifest-path models/Cargo.toml --target-dir target/models
 
 test-contributing: $(WEB) ## build and check all examples of CONTRIBUTING.md in one copy of the source
 	$(DEBUG)
@@ -100,6 +100,11 @@ kernels: $(WEB) ## compare every packet and every run with real kernels, and wri
 
 golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the reason
 	UPDATE_EXPECT=1 $(CARGO) test $(ALL) --test golden -q -- --nocapture
+
+# Live tests mostly wait. The others take the processor only when nothing else wants it, and have their own target
+# folders, so that no cargo waits for another.
+test-live-and-models:
+	@$(MAKE) --no-print-directory --jobs 2 IDLY="chrt --idle 0" test-live test-models test-miri
 
 test-live: $(WEB) ## live runs, each in its own namespaces, and the systemd unit under a systemd of its own
 	@scripts/setup.sh programs
@@ -150,7 +155,7 @@ MIRI = frame:: port::pool:: port::trains:: port::xdp::ring:: port::packet::ring:
 # Those of `unsafe` that take seconds; the others take many minutes.
 MIRI_SHORT = port::pool::tests:: port::pool::account:: port::pool::carried:: port::xdp::ring:: port::packet::ring:: \
 	port::nfqueue::message:: --skip any_bytes_end_the_reading --skip one_account_leaves --skip a_slot_that_the_kernel_has
-RUN_MIRI = MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(CARGO) +nightly-2026-05-20 miri test --locked -q \
+RUN_MIRI = MIRIFLAGS=-Zmiri-disable-isolation PROPTEST_CASES=2 $(IDLY) $(CARGO) +nightly-2026-05-20 miri test --locked -q \
 	--target-dir target/miri
 
 test-action: $(WEB) ## execute the action for CI services and its example workflow on this machine
