@@ -104,7 +104,8 @@ golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the rea
 # Live tests mostly wait. The others take the processor only when nothing else wants it, and have their own target
 # folders, so that no cargo waits for another.
 test-live-and-models:
-	@$(MAKE) --no-print-directory --jobs 2 IDLY="chrt --idle 0" test-live test-models test-miri
+	@$(MAKE) --no-print-directory IDLY="chrt --idle 0" test-models test-miri & idle=$$!; trap "kill $$idle" INT TERM; \
+	$(MAKE) --no-print-directory test-live; live=$$?; wait $$idle || exit; exit $$live
 
 test-live: $(WEB) ## live runs, each in its own namespaces, and the systemd unit under a systemd of its own
 	@scripts/setup.sh programs
