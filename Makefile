@@ -25,7 +25,7 @@ RUST   := $(shell git ls-files -co --exclude-standard '*.rs')
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-live-and-models test-all test-accuracy test-programs test-kernels test-errors test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
+.PHONY: help demo build dist docs test lint fmt bench bench-queues bench-simulator bench-recorded bench-python bench-ns3 bench-path bench-routers golden fuzz soak test-rust test-models test-live-and-models test-bridges test-routers test-all test-accuracy test-programs test-kernels test-errors test-claims kernels test-golden test-contributing test-modules test-live test-agreement sanitize test-web test-python test-report test-exports test-docs test-dist test-action test-miri reproduction reproduction-sim forwarders clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -102,14 +102,19 @@ golden: $(WEB) ## rewrite scenarios/golden; the changelog must then give the rea
 	UPDATE_EXPECT=1 $(CARGO) test $(ALL) --test golden -q -- --nocapture
 
 # Live tests mostly wait. The others take the processor only when nothing else wants it, and have their own target
-# folders, so that no cargo waits for another.
-test-live-and-models:
+# folders, so that no cargo waits for another. Nothing runs beside bridges, whose gaps are milliseconds.
+test-live-and-models: test-bridges
 	@$(MAKE) --no-print-directory IDLY="chrt --idle 0" test-models test-miri & idle=$$!; trap "kill $$idle" INT TERM; \
-	$(MAKE) --no-print-directory test-live; live=$$?; wait $$idle || exit; exit $$live
+	$(MAKE) --no-print-directory test-routers; live=$$?; wait $$idle || exit; exit $$live
 
-test-live: $(WEB) ## live runs, each in its own namespaces, and the systemd unit under a systemd of its own
+test-live: test-bridges test-routers ## live runs, each in its own namespaces, and the systemd unit under a systemd of its own
+
+test-bridges: $(WEB)
 	@scripts/setup.sh programs
 	$(CARGO) test $(ALL) --test bridge --test attach --test faults --test jumbo --test memory -q -- --test-threads 1
+
+test-routers: $(WEB)
+	@scripts/setup.sh programs
 	$(CARGO) test $(ALL) --test exec --test forward --test live --test programs --test router -q -- --test-threads 1
 	$(CARGO) test $(ALL) --test overload -q
 	@scripts/setup.sh systemd
