@@ -64,6 +64,10 @@ pub fn own(place: &str, what: &'static str, parts: usize) -> Option<Part> {
     let made = calls.iter().map(|(name, count)| format!("{name} {count}"));
     eprintln!("{what}: {}", made.collect::<Vec<_>>().join(", "));
     assert!(
+        !lines.is_empty() || missing.is_empty(),
+        "{what}: no line of this crate is known: these tests need its line tables (`debug` of its profile)"
+    );
+    assert!(
         missing.is_empty(),
         "{what}: no call of these has failed: {missing:?}; {lines:?}"
     );
