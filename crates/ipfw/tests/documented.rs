@@ -133,7 +133,10 @@ fn options_are_those_of_the_page() {
     let expected = options();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let page = format!("{before}{START}{expected}\n{after}");
-        fs::write(&path, page).expect("the page can be written");
+        // Other tests read the page at this moment.
+        let new = path.with_extension("new");
+        fs::write(&new, page).expect("the page can be written");
+        fs::rename(new, path).expect("the page can be replaced");
     } else {
         assert_eq!(format!("{shown}\n"), expected, "UPDATE_EXPECT=1 updates it");
     }
