@@ -262,7 +262,7 @@ impl Sender {
         if matches!(self.phase, Phase::Recovery | Phase::Reducing) {
             self.prr.on_sent(len);
         }
-        if self.is_paced {
+        if self.is_paced && self.counters.segments >= UNPACED_SEGMENTS {
             self.pace(now, len);
         }
         // RFC 7661 §4.5.3, as in Linux: the window counts as used if it was full at least once in
@@ -388,6 +388,9 @@ impl Sender {
         ))
     }
 }
+
+/// Linux `tcp_update_skb_after_send`: the first segments of a connection are not paced.
+const UNPACED_SEGMENTS: u64 = 10;
 
 /// A partial super-packet waits only if the last super-packet was sent within this span, and the
 /// next ACK is expected within this span.
