@@ -436,24 +436,33 @@ fn paced_segments_are_spread_over_the_round_trip() {
 
 #[test]
 fn the_first_segments_are_not_paced() {
-    // Linux `tcp_update_skb_after_send` paces once ten segments have been sent: the eleventh waits
-    // until the tenth has passed. 20 segments in an RTT of 600 ms, paced at twice that rate in slow
-    // start: one in 600 / 40 = 15 ms. At this rate, less than 1.2 Mbit/s, a burst is one segment.
-    let config = Config {
-        pacing: Pacing::On,
-        initial_window: 20,
-        ..config("reno")
+    // Linux `tcp_update_skb_after_send` paces once ten segments have been sent: the next ones wait
+    // until those of the super-packet with the tenth have passed.
+    let sent = |rtt: u64| {
+        let config = Config {
+            pacing: Pacing::On,
+            initial_window: 20,
+            ..config("reno")
+        };
+        let delay = Span::from_ms(rtt / 2);
+        let mut net = transfer(&config, 1_000_000, delay, |_, _| Fate::Deliver);
+        net.trace = Some(Vec::new());
+        // The handshake takes one round trip; after a second one, ACKs arrive.
+        net.run_until(Time::ZERO + Span::from_ms(2 * rtt - 1));
+        let data = |line: &&common::Line| line.to_server && line.segment.len > 0;
+        let lines = net.trace.iter().flatten().filter(data);
+        let ms = |line: &common::Line| line.at.since(Time::ZERO).as_ns() / 1_000_000 - rtt;
+        lines.map(ms).collect::<Vec<_>>()
     };
-    let mut net = transfer(&config, 1_000_000, Span::from_ms(300), |_, _| Fate::Deliver);
-    net.trace = Some(Vec::new());
-    net.run_until(Time::ZERO + Span::from_ms(1199));
-    // The handshake takes 600 ms.
-    let data = |line: &&common::Line| line.to_server && line.segment.len > 0;
-    let lines = net.trace.iter().flatten().filter(data);
-    let sent = |line: &common::Line| line.at.since(Time::ZERO).as_ns() / 1_000_000 - 600;
+    // 20 segments in an RTT of 600 ms, paced at twice that rate in slow start: one in 600 / 40 =
+    // 15 ms. Below 1.2 Mbit/s, a super-packet is one segment.
     let paced = (1..=10).map(|segment| segment * 15);
     let expected = std::iter::repeat_n(0, 10).chain(paced);
-    assert!(lines.map(sent).eq(expected));
+    assert!(sent(600).into_iter().eq(expected));
+    // In an RTT of 60 ms: one in 1.5 ms, two at a time.
+    let paced = (1..=5).flat_map(|pair| [pair * 3; 2]);
+    let expected = std::iter::repeat_n(0, 10).chain(paced);
+    assert!(sent(60).into_iter().eq(expected));
 }
 
 #[test]

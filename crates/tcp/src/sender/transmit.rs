@@ -262,7 +262,7 @@ impl Sender {
         if matches!(self.phase, Phase::Recovery | Phase::Reducing) {
             self.prr.on_sent(len);
         }
-        if self.is_paced && self.counters.segments >= UNPACED_SEGMENTS {
+        if self.is_paced {
             self.pace(now, len);
         }
         // RFC 7661 §4.5.3, as in Linux: the window counts as used if it was full at least once in
@@ -361,9 +361,13 @@ impl Sender {
         let Some(rate) = self.pacing_rate() else {
             return;
         };
+        let burst = burst(rate, self.cc.burst(), self.mss);
+        if self.counters.segments.next_multiple_of(burst / self.mss) < FIRST_PACED {
+            return;
+        }
         if now >= self.pace_at {
             self.pace_at = now;
-            self.burst_left = burst(rate, self.cc.burst(), self.mss);
+            self.burst_left = burst;
         }
         self.burst_left = self.burst_left.saturating_sub(len);
         self.pace_at += rate.transmission(len);
@@ -389,8 +393,9 @@ impl Sender {
     }
 }
 
-/// Linux `tcp_update_skb_after_send`: the first segments of a connection are not paced.
-const UNPACED_SEGMENTS: u64 = 10;
+/// Linux `tcp_update_skb_after_send`: pacing begins with the super-packet that contains this segment
+/// of a connection.
+const FIRST_PACED: u64 = 10;
 
 /// A partial super-packet waits only if the last super-packet was sent within this span, and the
 /// next ACK is expected within this span.

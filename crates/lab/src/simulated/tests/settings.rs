@@ -148,10 +148,14 @@ type = "tcp"
 
 #[test]
 fn a_paced_window_does_not_leave_at_once() {
-    // An initial window of ten segments, 1.2 ms each at 10 Mbit/s. The last segment of a burst
-    // waits for nine. Paced at two windows per round trip of 100 ms, 2.3 Mbit/s, two segments leave
-    // at a time, and one waits for one.
-    for (pacing, ms) in [("", 10.8), ("pacing = false", 10.8), ("pacing = true", 1.2)] {
+    // An initial window of 20 segments, 1.2 ms each at 10 Mbit/s. The last segment of a burst waits
+    // for 19. Pacing begins after ten, whose last one waits for nine. At two windows per round trip
+    // of 100 ms, 4.6 Mbit/s, two segments then leave in 5 ms, while four leave the queue.
+    for (pacing, ms) in [
+        ("", 22.8),
+        ("pacing = false", 22.8),
+        ("pacing = true", 10.8),
+    ] {
         let (_folder, recording) = simulate(&format!(
             r#"
 duration = "2s"
@@ -163,7 +167,8 @@ warmup = "0s"
 [[flow]]
 type = "tcp"
 name = "short"
-bytes = "14480B"
+bytes = "28960B"
+initial_window = 20
 {pacing}
 "#
         ));
