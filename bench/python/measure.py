@@ -64,6 +64,7 @@ def overhead() -> list[tuple[str, str]]:
     works: dict[str, Callable[[], object]] = {
         whole: lambda: sluice.run(RUN, progress=False),
         "... with a progress bar": lambda: sluice.run(RUN),
+        "... with its table of packets": lambda: sluice.run(RUN, progress=False).packets,
         alone: lambda: simulations.pop().step(),
         "... reading the scenario": lambda: sluice.Scenario(RUN).one(),
     }

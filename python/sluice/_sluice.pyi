@@ -13,6 +13,7 @@ __all__ = [
     "Run",
     "Simulation",
     "SluiceError",
+    "Variant",
     "__version__",
     "algorithms",
     "command",
@@ -131,17 +132,25 @@ def time_decisions(words: str, decisions: int) -> int: ...
 class SluiceError(ValueError):
     exit_code: int | None
 
-def variants(name: str, text: str, sets: list[str]) -> list[tuple[str, str]]: ...
+def variants(name: str, text: str, sets: list[str]) -> list[Variant]: ...
 def program(path: str) -> str: ...
 def run(
-    source: str,
-    variant: str,
-    text: str,
+    variant: Variant,
     how: tuple[str, str],
     program: str,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[Run, str | None]: ...
 def command(words: Sequence[str], library: str) -> int: ...
+
+@final
+class Variant:
+    def __new__(cls, source: str, name: str, text: str) -> Self: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def duration_ns(self) -> int: ...
 
 @final
 class Run:
@@ -167,7 +176,7 @@ def parse_span(text: str) -> int: ...
 
 @final
 class Simulation:
-    def __new__(cls, source: str, text: str) -> Self: ...
+    def __new__(cls, variant: Variant) -> Self: ...
     @property
     def now_ns(self) -> int: ...
     @property

@@ -1,7 +1,6 @@
 """Runs a scenario in this process, and reads its recording."""
 
 import tempfile
-import tomllib
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from html import escape
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from sluice import _sluice
 from sluice.plot import Plots
 from sluice.progress import Stretch
-from sluice.scenario import Scenario
+from sluice.scenario import Scenario, choose
 from sluice.table import Table
 
 
@@ -57,13 +56,13 @@ def run(
     chosen = Scenario(scenario, overrides)
     if seed is not None:
         chosen = chosen.set("seed", seed)
-    name, text = chosen.one(variant)
+    one = choose(chosen, variant)
     how = (backend, record)
     if not progress:
-        done, error = _sluice.run(chosen.name, name, text, how, program())
+        done, error = _sluice.run(one, how, program())
     else:
-        with Stretch(_duration_ns(text), name) as stretch:
-            done, error = _sluice.run(chosen.name, name, text, how, program(), stretch)
+        with Stretch(one.duration_ns, one.name) as stretch:
+            done, error = _sluice.run(one, how, program(), stretch)
     run = Run(done)
     if error is not None:
         raise RunFailed(error, run, run.save(tempfile.mkdtemp(prefix="sluice-failed-")))
@@ -260,10 +259,6 @@ class Report:
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 800px; border: 0"
         return f'<iframe srcdoc="{escape(self.html)}" style="{style}"></iframe>'
-
-
-def _duration_ns(text: str) -> int:
-    return _sluice.parse_span(tomllib.loads(text)["duration"])
 
 
 def program() -> str:

@@ -62,7 +62,7 @@ class Scenario:
     @property
     def variants(self) -> list[str]:
         """The names of the variants: one, or the combinations of the matrix."""
-        return [name for name, _ in self.resolve()]
+        return [variant.name for variant in self._all()]
 
     def resolve(self) -> list[tuple[str, str]]:
         """Return each variant as `(name, TOML text with all defaults)`.
@@ -71,6 +71,9 @@ class Scenario:
             SluiceError: everything that is wrong in the scenario and the overrides.
 
         """
+        return [(variant.name, variant.text) for variant in self._all()]
+
+    def _all(self) -> list[_sluice.Variant]:
         sets = [f"{key}={value}" for key, value in self._sets.items()]
         return _sluice.variants(self.name, self.text, sets)
 
@@ -81,23 +84,34 @@ class Scenario:
             SluiceError: there is no such variant, or there are several.
 
         """
-        variants = self.resolve()
-        names = ", ".join(name for name, _ in variants)
-        if variant is None:
-            if len(variants) > 1:
-                raise SluiceError(
-                    f"`{self.name}` has {len(variants)} variants: {names}; choose one with "
-                    "`variant`, set the key of its matrix, or run all with `sluice.sweep`"
-                )
-            return variants[0]
-        for found in variants:
-            if found[0] == variant:
-                return found
-        raise SluiceError(f"`{self.name}` has no variant `{variant}`; one of: {names}")
+        found = choose(self, variant)
+        return found.name, found.text
 
     def __repr__(self) -> str:
         """Name the source and the overrides."""
         return f"Scenario({self.name!r}, {self._sets!r})"
+
+
+def choose(scenario: Scenario, variant: str | None) -> _sluice.Variant:
+    """Return the variant of `scenario` called `variant`, or the only one.
+
+    Raises:
+        SluiceError: there is no such variant, or there are several.
+
+    """
+    variants = scenario._all()
+    names = ", ".join(found.name for found in variants)
+    if variant is None:
+        if len(variants) > 1:
+            raise SluiceError(
+                f"`{scenario.name}` has {len(variants)} variants: {names}; choose one with "
+                "`variant`, set the key of its matrix, or run all with `sluice.sweep`"
+            )
+        return variants[0]
+    for found in variants:
+        if found.name == variant:
+            return found
+    raise SluiceError(f"`{scenario.name}` has no variant `{variant}`; one of: {names}")
 
 
 def _with(sets: dict[str, str], key: str, value: object) -> dict[str, str]:

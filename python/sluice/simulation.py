@@ -8,7 +8,7 @@ from os import PathLike
 from typing import Any
 
 from sluice import _sluice
-from sluice.scenario import Scenario
+from sluice.scenario import Scenario, choose
 
 
 class Simulation:
@@ -47,8 +47,7 @@ class Simulation:
         chosen = Scenario(scenario, overrides)
         if seed is not None:
             chosen = chosen.set("seed", seed)
-        _, text = chosen.one(variant)
-        self._inner = _sluice.Simulation(chosen.name, text)
+        self._inner = _sluice.Simulation(choose(chosen, variant))
         self._pipe = pipe
         if not self._inner.has_rules:
             # A wrong name raises its error here.

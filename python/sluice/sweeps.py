@@ -244,7 +244,8 @@ def carry_out(task: Task) -> bytes:
     text = localize(task.source, task.text, task.sources)
     # Of an algorithm that fails, one wants to see the packets.
     how = (task.backend, "packets" if task.sources else "figures")
-    done, error = _sluice.run(task.source, task.variant, text, how, task.program)
+    variant = _sluice.Variant(task.source, task.variant, text)
+    done, error = _sluice.run(variant, how, task.program)
     run = Run(done)
     if error is None and run.cut_short is not None:
         error = f"the run ended early: {run.cut_short}"

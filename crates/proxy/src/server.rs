@@ -26,7 +26,7 @@ use sluice_scenario::Link;
 
 use crate::bell::Bell;
 use crate::client::Client;
-use crate::engine::{Engine, Id, Observations, Side};
+use crate::engine::{Engine, HostDelay, Id, Observations, Side};
 use crate::hub::{Hub, Rules};
 use crate::names;
 use crate::outside::Outside;
@@ -276,7 +276,7 @@ impl Server {
             has_host: settings.has_host,
             is_open: listens.any(|listen| listen.is_open().is_some()),
         };
-        let mut engine = Engine::new(&proxy.links, settings.tcp(), proxy.seed);
+        let mut engine = Engine::new(&proxy.links, settings.tcp(), HostDelay::TYPICAL, proxy.seed);
         if let Some(observations) = proxy.observations {
             engine.observe(observations);
         }

@@ -216,6 +216,7 @@ fn _sluice(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<algorithm::HeldPacket>()?;
     module.add_class::<algorithm::QueueContext>()?;
     module.add_class::<run::Run>()?;
+    module.add_class::<run::Variant>()?;
     module.add_class::<simulation::Simulation>()?;
     module.add_class::<router::Router>()?;
     module.add_function(wrap_pyfunction!(router::default_socket, module)?)?;

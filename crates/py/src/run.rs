@@ -15,23 +15,72 @@ use sluice_recording::metrics::measure;
 use sluice_recording::{Environment, Keep, Recording, RunWriter, identity_of};
 use sluice_report::report_of::report_of;
 use sluice_scenario::metric::Summary;
-use sluice_scenario::{Backend, Scenario, Variant};
+use sluice_scenario::{self as scenario, Backend, Scenario};
 
 use crate::error;
 
-/// Read the scenario `text`, named `name` in messages, with the overrides `sets` (`KEY=VALUE`).
-///
-/// Return each variant as `(name, text with all defaults)`.
+/// A variant of a scenario: what can be run.
+#[pyclass(frozen)]
+pub(crate) struct Variant(scenario::Variant);
+
+#[pymethods]
+impl Variant {
+    /// Read the scenario `text`, which has no matrix, as the variant `name`. The paths of modules are
+    /// relative to the file `source`.
+    #[new]
+    fn new(source: &str, name: String, text: &str) -> PyResult<Variant> {
+        let mut variants = Scenario::parse(source, text, &[]).map_err(error::of)?;
+        match variants.len() {
+            1 => Ok(Variant::named(name, variants.remove(0))),
+            n => Err(error::of(format!(
+                "the scenario has {n} variants; one can be run"
+            ))),
+        }
+    }
+
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The scenario with all defaults, as TOML.
+    #[getter]
+    fn text(&self) -> String {
+        self.scenario().to_toml()
+    }
+
+    /// The duration in nanoseconds.
+    #[getter]
+    fn duration_ns(&self) -> u64 {
+        self.scenario().duration.as_ns()
+    }
+}
+
+impl Variant {
+    /// A recording from Python has no coordinates in a matrix.
+    fn named(name: String, variant: scenario::Variant) -> Variant {
+        Variant(scenario::Variant {
+            name,
+            coordinates: Vec::new(),
+            ..variant
+        })
+    }
+
+    /// Returns the scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.0.scenario
+    }
+}
+
+/// Read the scenario `text`, named `name` in messages, with the overrides `sets` (`KEY=VALUE`), and
+/// return its variants.
 #[pyfunction]
-pub(crate) fn variants(
-    name: &str,
-    text: &str,
-    sets: Vec<String>,
-) -> PyResult<Vec<(String, String)>> {
+pub(crate) fn variants(name: &str, text: &str, sets: Vec<String>) -> PyResult<Vec<Variant>> {
     let variants = Scenario::parse(name, text, &sets).map_err(error::of)?;
+    let variants = variants.into_iter();
     Ok(variants
-        .into_iter()
-        .map(|variant| (variant.name, variant.scenario.to_toml()))
+        .map(|variant| Variant::named(variant.name.clone(), variant))
         .collect())
 }
 
@@ -47,31 +96,24 @@ pub(crate) fn program(path: PathBuf) -> PyResult<&'static str> {
     Ok(PROGRAM.get_or_init(|| id))
 }
 
-/// Run the scenario `text`, which has no matrix, under the variant name `variant`.
+/// Run `variant`.
 ///
-/// The paths of modules are relative to the file `source`. The interpreter is released meanwhile,
-/// and Ctrl-C ends the run. `how` is the backend, and how much is kept: figures, flows or packets.
+/// The interpreter is released meanwhile, and Ctrl-C ends the run. `how` is the backend, and how much is kept: figures, flows or packets.
 /// `program` is the result of [`program`]. `progress` is called now and then with the nanoseconds of
 /// the run that are done; an exception from it ends the run.
 ///
 /// Return the recording, and the error of a run that failed after it had measured something, or in
 /// which an error stopped an algorithm.
 #[pyfunction]
-#[pyo3(name = "run", signature = (source, variant, text, how, program, progress=None))]
+#[pyo3(name = "run", signature = (variant, how, program, progress=None))]
 pub(crate) fn run_variant(
     py: Python<'_>,
-    source: &str,
-    variant: String,
-    text: &str,
+    variant: &Bound<'_, Variant>,
     how: (String, String),
     program: String,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Run, Option<String>)> {
-    let variant = Variant {
-        name: variant,
-        scenario: only(source, text)?,
-        coordinates: Vec::new(),
-    };
+    let variant = &variant.get().0;
     let (backend, record) = how;
     let backend = match backend.as_str() {
         "sim" => Backend::Sim,
@@ -88,8 +130,8 @@ pub(crate) fn run_variant(
         ))
     })?;
     let environment = Environment::of_program(backend, now(), Some(program));
-    let writer = RunWriter::in_memory_keeping(keep, &variant, &environment).map_err(error::of)?;
-    let (finished, signal) = py.detach(|| carry_out(&variant, backend, writer, progress.as_ref()));
+    let writer = RunWriter::in_memory_keeping(keep, variant, &environment).map_err(error::of)?;
+    let (finished, signal) = py.detach(|| carry_out(variant, backend, writer, progress.as_ref()));
     if let Some(signal) = signal {
         return Err(signal);
     }
@@ -128,7 +170,7 @@ fn now() -> String {
 
 /// Returns the result of a run, and the exception of a signal or of `watch` that ended it.
 fn carry_out(
-    variant: &Variant,
+    variant: &scenario::Variant,
     backend: Backend,
     writer: RunWriter,
     watch: Option<&Py<PyAny>>,
@@ -164,17 +206,6 @@ fn carry_out(
 /// The time between two checks for signals.
 const BETWEEN_CHECKS: Duration = Duration::from_millis(50);
 
-/// Reads a scenario that has one variant. The paths of modules are relative to the file `source`.
-pub(crate) fn only(source: &str, text: &str) -> PyResult<Scenario> {
-    let mut variants = Scenario::parse(source, text, &[]).map_err(error::of)?;
-    match variants.len() {
-        1 => Ok(variants.remove(0).scenario),
-        n => Err(error::of(format!(
-            "the scenario has {n} variants; one can be run"
-        ))),
-    }
-}
-
 /// The recording of a run, in memory or in a folder.
 #[pyclass(name = "Run", frozen)]
 pub(crate) struct Run {
@@ -207,19 +238,19 @@ impl Run {
     /// The variant's name.
     #[getter]
     fn variant(&self) -> &str {
-        &self.recording.run().variant
+        &self.recording.described().variant
     }
 
     /// The seed.
     #[getter]
     fn seed(&self) -> u64 {
-        self.recording.run().seed
+        self.recording.described().seed
     }
 
     /// The scenario with all defaults, as TOML.
     #[getter]
     fn scenario(&self) -> &str {
-        &self.recording.run().scenario_toml
+        &self.recording.described().scenario_toml
     }
 
     /// The reason for an early end.
@@ -231,7 +262,7 @@ impl Run {
     /// The algorithms that an error stopped, each with its first error.
     #[getter]
     fn stopped(&self) -> Vec<String> {
-        self.recording.run().stopped.clone()
+        self.recording.described().stopped.clone()
     }
 
     /// The figures as `(name, unit, value, description)`.
@@ -250,7 +281,7 @@ impl Run {
 
     /// The flows as `(number, name)`.
     fn flows(&self) -> Vec<(u32, String)> {
-        let flows = self.recording.run().flows.iter();
+        let flows = self.recording.described().flows.iter();
         flows.map(|flow| (flow.id, flow.name.clone())).collect()
     }
 

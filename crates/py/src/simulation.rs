@@ -14,7 +14,7 @@ use sluice_loader::Ending;
 use crate::error;
 use crate::of_thread::OfThread;
 use crate::router::sentence;
-use crate::run::{only, why_stopped};
+use crate::run::{Variant, why_stopped};
 
 /// A simulation that advances step by step. Only the thread that created it can use it.
 #[pyclass]
@@ -28,8 +28,8 @@ struct Inner {
 #[pymethods]
 impl Simulation {
     #[new]
-    fn new(source: &str, text: &str) -> PyResult<Self> {
-        let scenario = only(source, text)?;
+    fn new(variant: &Bound<'_, Variant>) -> PyResult<Self> {
+        let scenario = variant.get().scenario().clone();
         let ending = Ending::after(scenario.lead);
         let stepped = Stepped::new(scenario).map_err(error::of)?;
         let inner = Inner { stepped, ending };

@@ -18,16 +18,21 @@ use super::columns::GROUP_ROWS;
 use super::error::RecordError;
 use super::kept::KeptRows;
 use super::pieces::{PIECE_ROWS, Piece};
-use super::rows::{FlowSample, PacketRow, PingSample, Place, QueueSample, TABLES, Transfer};
+use super::rows::{
+    Declared, FlowSample, PacketRow, PingSample, Place, QueueSample, TABLES, Transfer,
+};
 use super::table::{Finished, TableFile};
 
 /// A piece, and the place of its table among [`TABLES`].
 type Placed = (usize, Piece);
 
+/// A table that has been written; `None` for one that was not recorded.
+pub(crate) type Closed = Option<Result<Finished, RecordError>>;
+
 /// What is left of a run that has been written.
-pub(crate) struct Closed {
-    /// The tables, in the order of [`TABLES`]; `None` for one that was not recorded.
-    pub tables: [Option<Result<Finished, RecordError>>; TABLES.len()],
+pub(crate) struct Written {
+    /// The tables, in the order of [`TABLES`].
+    pub tables: [Closed; TABLES.len()],
     /// The rows that pages show, if they were kept.
     pub kept: Option<KeptRows>,
 }
@@ -36,6 +41,7 @@ pub(crate) struct Closed {
 #[derive(Default)]
 pub(crate) struct Files {
     slots: [Slot; TABLES.len()],
+    is_in_memory: bool,
     /// Rows that were written; `None` if they are not kept.
     kept: Option<Box<KeptRows>>,
 }
@@ -44,6 +50,8 @@ pub(crate) struct Files {
 enum Slot {
     #[default]
     Absent,
+    /// A table in memory that has no rows yet.
+    InMemory(Declared),
     Open(Box<TableFile>),
     /// Writing it has failed, with this error.
     Failed(PathBuf, io::Error),
@@ -55,10 +63,19 @@ impl Files {
         self.slots[place] = Slot::Open(Box::new(file));
     }
 
+    /// Adds the table at `place` to those in memory.
+    pub fn add_in_memory(&mut self, place: usize, declared: Declared) {
+        self.slots[place] = Slot::InMemory(declared);
+        self.is_in_memory = true;
+    }
+
     /// Encodes a piece and clears it. A table whose file has failed gets no more rows; its error is
     /// returned once.
     fn write(&mut self, place: usize, piece: &mut Piece) -> Result<(), RecordError> {
         let slot = &mut self.slots[place];
+        if let Slot::InMemory(declared) = slot {
+            *slot = Slot::Open(Box::new(TableFile::in_memory(*declared)?));
+        }
         let Slot::Open(file) = slot else {
             piece.clear();
             return Ok(());
@@ -80,10 +97,13 @@ impl Files {
         written
     }
 
-    fn close(self) -> Closed {
-        Closed {
+    fn close(self) -> Written {
+        Written {
             tables: self.slots.map(|slot| match slot {
                 Slot::Absent => None,
+                Slot::InMemory(declared) => {
+                    Some(TableFile::in_memory(declared).and_then(TableFile::finish))
+                }
                 Slot::Open(file) => Some(file.finish()),
                 Slot::Failed(path, error) => Some(Err(RecordError::Write { path, error })),
             }),
@@ -119,7 +139,25 @@ struct Apart {
     emptied: Receiver<Result<Placed, RecordError>>,
     /// Emptied pieces, whose memory is used again.
     spare: Vec<Placed>,
-    thread: JoinHandle<Closed>,
+    thread: JoinHandle<Written>,
+}
+
+/// Tables that are still to be closed, and their last rows.
+pub(crate) struct Rest {
+    files: Files,
+    pieces: Vec<Placed>,
+}
+
+impl Rest {
+    /// Encodes the rows, and closes all files.
+    pub fn close(self) -> Written {
+        let Rest { mut files, pieces } = self;
+        for (place, mut piece) in pieces {
+            // The error is kept with the file.
+            let _ = files.write(place, &mut piece);
+        }
+        files.close()
+    }
 }
 
 impl Encoder {
@@ -195,18 +233,19 @@ impl Encoder {
         });
     }
 
-    /// Encodes the remaining rows, and closes all files.
-    pub fn close(self, rest: Vec<Placed>) -> Closing {
+    /// Encodes the remaining rows, and closes all files. What is in memory can wait until it is needed.
+    pub fn close(self, pieces: Vec<Placed>) -> Closing {
         match self.place {
-            Where::Here(mut files) => {
-                for (place, mut piece) in rest {
-                    // The error is kept with the file.
-                    let _ = files.write(place, &mut piece);
+            Where::Here(files) => {
+                let can_wait = files.is_in_memory && files.kept.is_none();
+                let rest = Rest { files, pieces };
+                match can_wait {
+                    true => Closing::Later(Box::new(rest)),
+                    false => Closing::Done(Box::new(rest.close())),
                 }
-                Closing::Done(Box::new(files.close()))
             }
             Where::Apart(apart) => {
-                for piece in rest {
+                for piece in pieces {
                     // If this fails, the thread has panicked, which `join` reports.
                     let _ = apart.full.send(piece);
                 }
@@ -245,7 +284,7 @@ fn encode(
     files: Receiver<Files>,
     pieces: Receiver<Placed>,
     back: Sender<Result<Placed, RecordError>>,
-) -> Closed {
+) -> Written {
     let mut files = files.recv().unwrap_or_default();
     for (place, mut piece) in pieces {
         let written = files.write(place, &mut piece);
@@ -257,19 +296,27 @@ fn encode(
 
 /// The tables of a run whose last rows are being written.
 pub(crate) enum Closing {
-    Done(Box<Closed>),
-    Apart(JoinHandle<Closed>),
+    Done(Box<Written>),
+    Apart(JoinHandle<Written>),
+    /// They are written when they are needed.
+    Later(Box<Rest>),
 }
 
 impl Closing {
-    /// Waits until all files are closed.
+    /// Waits until all files are closed, except for tables that can wait.
+    ///
+    /// # Errors
+    /// The tables can wait.
     ///
     /// # Panics
     /// The thread that encodes has panicked.
-    pub fn join(self) -> Closed {
+    pub fn join(self) -> Result<Written, Rest> {
         match self {
-            Closing::Done(closed) => *closed,
-            Closing::Apart(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Closing::Done(written) => Ok(*written),
+            Closing::Apart(thread) => {
+                Ok(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+            }
+            Closing::Later(rest) => Err(*rest),
         }
     }
 }

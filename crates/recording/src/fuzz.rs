@@ -8,6 +8,7 @@ use std::fs;
 
 use bytes::Bytes;
 
+use super::memory::{Encoded, Memory};
 use super::rows::TABLES;
 use super::{ReadError, Recording, Row, Rows};
 
@@ -80,6 +81,10 @@ fn a_changed_table_has_rows_or_an_error() {
         // Whatever the table is, the bytes are offered as each of them.
         let bytes = Bytes::copy_from_slice(input);
         let tables: BTreeMap<_, _> = TABLES.map(|table| (table, bytes.clone())).into();
+        let tables = Memory::of_tables(Encoded {
+            bytes: tables,
+            ..Encoded::default()
+        });
         read(&Recording::in_memory(run.clone(), tables));
     });
 }

@@ -37,6 +37,7 @@ mod identity;
 mod keep;
 mod kept;
 mod lock;
+mod memory;
 pub mod metrics;
 mod outdated;
 mod pages;

@@ -1,10 +1,10 @@
 //! Reads a run's folder, or its tables in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 
@@ -18,6 +18,7 @@ use super::folder::{read_run_file, save};
 use super::keep::Keep;
 use super::kept::KeptRows;
 use super::lock::FolderLock;
+use super::memory::Memory;
 use super::pieces::Collected;
 use super::rows::{
     Arrival, FlowSample, Header, PacketRow, PingSample, QueueSample, Release, TABLES, Transfer,
@@ -32,9 +33,12 @@ use sluice_scenario::metric::Summary;
 pub struct Recording {
     /// Empty for a recording in memory.
     dir: PathBuf,
+    /// The content of run.json, of a recording in memory without the checksums of its tables.
     run: RunFile,
     /// The tables of a recording in memory.
-    memory: Option<Arc<BTreeMap<&'static str, Bytes>>>,
+    memory: Option<Arc<Memory>>,
+    /// The content of run.json of a recording in memory, once its tables are encoded.
+    complete: Arc<OnceLock<RunFile>>,
     /// Tables that were found intact; each is checked once.
     sound: Arc<Mutex<BTreeSet<&'static str>>>,
     /// The figures, if they were computed while the recording was written.
@@ -60,17 +64,19 @@ impl Recording {
             dir: dir.to_owned(),
             run,
             memory: None,
+            complete: Arc::default(),
             sound: Arc::default(),
             measured: None,
             kept: None,
         })
     }
 
-    pub(crate) fn in_memory(run: RunFile, tables: BTreeMap<&'static str, Bytes>) -> Recording {
+    pub(crate) fn in_memory(run: RunFile, memory: Memory) -> Recording {
         Recording {
             dir: PathBuf::new(),
             run,
-            memory: Some(Arc::new(tables)),
+            memory: Some(Arc::new(memory)),
+            complete: Arc::default(),
             sound: Arc::default(),
             measured: None,
             kept: None,
@@ -105,17 +111,11 @@ impl Recording {
     /// As of [`super::RunWriter::create`], or a table of a recording in another folder cannot be
     /// read.
     pub fn save(&self, dir: &Path) -> Result<Recording, super::RecordError> {
-        let tables = match &self.memory {
-            Some(tables) => tables.clone(),
-            None => {
-                let names = TABLES
-                    .into_iter()
-                    .filter(|t| self.run.tables.contains_key(*t));
-                let read = |name| Ok((name, self.parquet(name)?));
-                Arc::new(names.map(read).collect::<Result<_, ReadError>>()?)
-            }
-        };
-        save(dir, &self.run, &tables, &self.dir)?;
+        let run = self.run();
+        let names = TABLES.into_iter().filter(|t| run.tables.contains_key(*t));
+        let read = |name| Ok((name, self.parquet(name)?));
+        let tables = names.map(read).collect::<Result<_, ReadError>>()?;
+        save(dir, run, &tables, &self.dir)?;
         let saved = Recording::open(dir)?;
         Ok(Recording {
             measured: self.measured.clone(),
@@ -131,10 +131,13 @@ impl Recording {
         self.check_recorded(table)?;
         let path = self.dir.join(table).with_extension("parquet");
         let found = match &self.memory {
-            Some(tables) => tables
-                .get(table)
-                .cloned()
-                .ok_or(io::ErrorKind::NotFound.into()),
+            Some(memory) => memory
+                .tables()
+                .map_err(io::Error::other)
+                .and_then(|tables| {
+                    let bytes = tables.bytes.get(table).cloned();
+                    bytes.ok_or(io::ErrorKind::NotFound.into())
+                }),
             None => open_file(&path).and_then(|mut file| {
                 let mut bytes = Vec::new();
                 file.read_to_end(&mut bytes)?;
@@ -156,8 +159,27 @@ impl Recording {
         &self.dir
     }
 
-    /// Returns the content of run.json.
+    /// Returns the content of run.json. This encodes the tables of a recording in memory, whose checksums
+    /// it contains.
     pub fn run(&self) -> &RunFile {
+        let Some(memory) = &self.memory else {
+            return &self.run;
+        };
+        self.complete.get_or_init(|| {
+            let mut run = self.run.clone();
+            match memory.tables() {
+                Ok(tables) => run.tables.clone_from(&tables.checksums),
+                Err(reason) => {
+                    let reason = reason.to_owned();
+                    run.status = Status::Partial { reason };
+                }
+            }
+            run
+        })
+    }
+
+    /// Returns the content of run.json, of a recording in memory without the checksums of its tables.
+    pub fn described(&self) -> &RunFile {
         &self.run
     }
 
@@ -178,7 +200,7 @@ impl Recording {
     /// Returns whether nothing was recorded: the process was killed, or the run has only begun.
     pub fn is_empty(&self) -> bool {
         self.unfinished().is_some()
-            && self.run.tables.is_empty()
+            && self.run().tables.is_empty()
             && !self.dir.join(SUMMARY_JSON).exists()
     }
 
@@ -290,7 +312,7 @@ impl Recording {
         let backend = self.run.environment.backend;
         let text = serde_json::to_string_pretty(summary).map_err(io::Error::from);
         let written =
-            text.and_then(|text| write_text(&path, &seal::sealed(&text, &self.run), backend));
+            text.and_then(|text| write_text(&path, &seal::sealed(&text, self.run()), backend));
         written.map_err(|error| RecordError::Write { path, error })
     }
 

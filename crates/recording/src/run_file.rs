@@ -1,9 +1,11 @@
 //! `run.json`: the scenario, the program, the machine, and the end of a run.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -48,11 +50,15 @@ pub struct Process {
 impl Process {
     /// Returns the current process.
     pub fn this() -> Process {
+        // A child has another number.
+        static KNOWN: Mutex<Option<Process>> = Mutex::new(None);
         let pid = std::process::id();
-        Process {
-            pid,
-            start_ticks: start_ticks(pid).unwrap_or(0),
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(process) = known.filter(|process| process.pid == pid) {
+            return process;
         }
+        let start_ticks = start_ticks(pid).unwrap_or(0);
+        *known.insert(Process { pid, start_ticks })
     }
 
     /// Returns whether the process still runs.
@@ -101,25 +107,26 @@ impl Environment {
         started_at: String,
         program_id: Option<String>,
     ) -> Environment {
+        let system = rustix::system::uname();
         Environment {
             backend,
             program: concat!("sluice ", env!("CARGO_PKG_VERSION")).to_owned(),
             program_id,
-            host: from_kernel("hostname"),
-            kernel: format!("{} {}", from_kernel("ostype"), from_kernel("osrelease")),
+            host: word(system.nodename()),
+            kernel: format!("{} {}", word(system.sysname()), word(system.release())),
             started_at,
         }
     }
 
     /// Returns whether the run belongs to this machine and container, as their name says.
     pub(crate) fn is_of_this_machine(&self) -> bool {
-        self.host == from_kernel("hostname")
+        self.host == word(rustix::system::uname().nodename())
     }
 }
 
-fn from_kernel(name: &str) -> String {
-    let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
-    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+/// A name that the kernel gives.
+fn word(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
 }
 
 /// A single flow of a run.

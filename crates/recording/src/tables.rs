@@ -31,13 +31,10 @@ impl Tables {
             if keep < Keep::of_table(declared.0) {
                 continue;
             }
-            files.add(
-                place,
-                match dir {
-                    Some(dir) => TableFile::create(declared, dir, backend)?,
-                    None => TableFile::in_memory(declared)?,
-                },
-            );
+            match dir {
+                Some(dir) => files.add(place, TableFile::create(declared, dir, backend)?),
+                None => files.add_in_memory(place, declared),
+            }
             collected[place] = Some(Piece::of_table(declared.0));
         }
         // The rows of a live run already come from a thread of their own, and its router needs the
@@ -91,7 +88,7 @@ mod tests {
     use sluice_core::{Ecn, Span, Time};
 
     use super::super::columns::GROUP_ROWS;
-    use super::super::encoder::Closed;
+    use super::super::encoder::Written;
     use super::super::rows::{Header, PacketRow};
     use super::*;
     use sluice_scenario::Direction;
@@ -124,7 +121,7 @@ mod tests {
         mut tables: Tables,
         has_thread: bool,
         groups: usize,
-    ) -> (Result<(), RecordError>, Closed) {
+    ) -> (Result<(), RecordError>, Written) {
         match has_thread {
             true => tables.encoder.start(),
             false => tables.encoder.stay(),
@@ -132,7 +129,8 @@ mod tests {
         let rows = (groups * GROUP_ROWS) as u64 + 17;
         let written = (0..rows).try_for_each(|seq| tables.push(row(seq)));
         tables.push(Header::empty(0, 0, true)).unwrap();
-        (written, tables.close().join())
+        let closed = tables.close().join();
+        (written, closed.ok().expect("files cannot wait"))
     }
 
     #[test]

@@ -53,12 +53,12 @@ pub fn recording(dir: &std::path::Path) -> Recording {
         writer.flow_sample(&page).unwrap();
     }
     let packets = [
-        record(500, 600, Fate::Dropped(DropReason::Overflow)),
-        record(1990, 2010, Fate::Sent),
-        record(3000, 3030, Fate::Marked),
-        record(4000, 4040, Fate::Sent),
-        record(5000, 5000, Fate::Dropped(DropReason::Congestion)),
-        record(9990, 9990, Fate::Queued),
+        packet(500, 600, Fate::Dropped(DropReason::Overflow)),
+        packet(1990, 2010, Fate::Sent),
+        packet(3000, 3030, Fate::Marked),
+        packet(4000, 4040, Fate::Sent),
+        packet(5000, 5000, Fate::Dropped(DropReason::Congestion)),
+        packet(9990, 9990, Fate::Queued),
     ];
     for packet in &packets {
         writer.packet(Direction::Up, packet).unwrap();
@@ -112,7 +112,8 @@ fn sample(ms: u64, flow: u32) -> FlowSample {
     FlowSample::empty(Time::from_ns(ms * MS), flow)
 }
 
-fn record(arrival_ms: u64, at_ms: u64, fate: Fate) -> PacketRecord {
+/// A packet that has arrived and left, or was dropped, at these milliseconds.
+pub fn packet(arrival_ms: u64, at_ms: u64, fate: Fate) -> PacketRecord {
     PacketRecord {
         seq: 0,
         packet: None,

@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
@@ -15,6 +14,7 @@ use super::folder::{latest_end, prepare, read_run_file};
 use super::keep::Keep;
 use super::kept::KeptRows;
 use super::lock::FolderLock;
+use super::memory::{Encoded, Memory};
 use super::metrics::Meters;
 use super::program::{ProgramEntry, ProgramRecord};
 use super::reader::Recording;
@@ -311,10 +311,10 @@ impl RunWriter {
         let is_recorded = self.run.recorded == Keep::Packets;
         let meters = self.meters.take();
         let meters = meters.filter(|meters| meters.end() == end.at || !is_recorded);
-        let (tables, kept, measured) = self.close(end, meters)?;
+        let (memory, kept, measured) = self.close(end, meters)?;
         let recording = match &self.dir {
             Some(dir) => Recording::open(dir)?,
-            None => Recording::in_memory(self.run.clone(), tables),
+            None => Recording::in_memory(self.run.clone(), memory),
         };
         Ok(recording.written(measured, kept))
     }
@@ -331,30 +331,24 @@ impl RunWriter {
         &mut self,
         end: End,
         meters: Option<Meters>,
-    ) -> Result<(InMemory, Option<KeptRows>, Option<Summary>), RecordError> {
-        let mut in_memory = InMemory::new();
+    ) -> Result<(Memory, Option<KeptRows>, Option<Summary>), RecordError> {
         let Some(tables) = self.tables.take() else {
-            return Ok((in_memory, None, None));
+            return Ok((Memory::of_tables(Encoded::default()), None, None));
         };
         let closing = tables.close();
         self.run.end_ns = end.at.as_ns();
         self.run.lost = end.lost;
         self.run.stopped = end.stopped;
         let measured = meters.map(|meters| meters.finish(&self.run));
-        let mut failed = None;
-        let closed = closing.join();
-        for (table, result) in TABLES.into_iter().zip(closed.tables) {
-            match result {
-                None => {}
-                Some(Ok(finished)) => {
-                    self.run.tables.insert(table.to_owned(), finished.checksum);
-                    in_memory.extend(finished.bytes.map(|bytes| (table, bytes)));
-                }
-                Some(Err(error)) => {
-                    failed.get_or_insert(error);
-                }
+        let (memory, kept, failed) = match closing.join() {
+            Ok(written) => {
+                let mut encoded = Encoded::of(written.tables);
+                self.run.tables.clone_from(&encoded.checksums);
+                let failed = encoded.failed.take();
+                (Memory::of_tables(encoded), written.kept, failed)
             }
-        }
+            Err(rest) => (Memory::of_rest(rest), None, None),
+        };
         let reason = match (&failed, end.cut_short) {
             (Some(error), _) => Some(error.to_string()),
             (None, reason) => reason,
@@ -367,12 +361,9 @@ impl RunWriter {
             }),
             None => Ok(()),
         };
-        failed.map_or(written.map(|()| (in_memory, closed.kept, measured)), Err)
+        failed.map_or(written.map(|()| (memory, kept, measured)), Err)
     }
 }
-
-/// The bytes of the tables in memory, by name.
-type InMemory = BTreeMap<&'static str, Bytes>;
 
 impl Drop for RunWriter {
     fn drop(&mut self) {

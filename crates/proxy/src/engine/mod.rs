@@ -9,6 +9,7 @@
 
 mod directed;
 mod frames;
+mod hosts;
 mod links;
 mod pair;
 mod parcels;
@@ -24,6 +25,8 @@ use sluice_scenario::{Direction, Link};
 use sluice_tcp::{Config, Endpoint, Flags, Reading, Segment, Snapshot};
 
 use directed::DirectedLink;
+use hosts::Host;
+pub use hosts::HostDelay;
 use pair::{Gate, Pair};
 use parcels::{Load, Parcel, Parcels};
 use watch::Watch;
@@ -118,6 +121,8 @@ pub struct Engine {
     /// The links towards the near and towards the far end, each in the order in which packets pass
     /// them.
     ways: [Vec<DirectedLink>; 2],
+    /// The near and the far host.
+    hosts: [Host; 2],
     parcels: Parcels,
     counts: [Counts; 2],
     pairs: Vec<Option<Pair>>,
@@ -139,8 +144,8 @@ pub struct Engine {
 
 impl Engine {
     /// Creates a network behind `links`, which are in the order of the path up. `config` configures
-    /// the endpoints.
-    pub fn new(links: &[Link], config: Config, seed: u64) -> Engine {
+    /// the endpoints. Their hosts take `delay` to process a packet.
+    pub fn new(links: &[Link], config: Config, delay: HostDelay, seed: u64) -> Engine {
         let rng = Rng::from_seed(seed);
         let ways = |direction| {
             let ways = links.iter().zip(0..).map(|(link, hop)| {
@@ -153,6 +158,7 @@ impl Engine {
         down.reverse();
         Engine {
             ways: [down, ways(Direction::Up)],
+            hosts: Side::BOTH.map(|side| Host::new(delay, rng.fork(HOSTS).fork(side as u64))),
             parcels: Parcels::default(),
             counts: [Counts::default(); 2],
             pairs: Vec::new(),
@@ -185,7 +191,12 @@ impl Engine {
         let timer = self.timers.first().map(|(at, ..)| *at);
         let leaving = self.leaving.front().map(|(at, _)| *at);
         let sample = self.watch.iter().map(|watch| watch.sample_at);
-        ways.chain(timer).chain(leaving).chain(sample).min()
+        let hosts = self.hosts.iter().filter_map(Host::next_due);
+        ways.chain(timer)
+            .chain(leaving)
+            .chain(sample)
+            .chain(hosts)
+            .min()
     }
 
     /// Handles all events up to `now`. Calls `on_departure` with the due time of every packet that
@@ -229,9 +240,11 @@ impl Engine {
                     if to == Side::Near {
                         self.tap(&departure.packet);
                     }
-                    self.deliver(departure.packet);
+                    self.hosts[to.index()].receive(departure.packet, clock);
+                    self.deliver_due(to);
                 }
             }
+            self.deliver_due(to);
         }
         while let Some((at, index, side)) = self.timers.first().copied() {
             if at > self.clock {
@@ -442,7 +455,9 @@ impl Engine {
             is_waiting && Side::BOTH.iter().all(|side| !pair.is_over(*side))
         };
         let mut up = self.ways[Side::Far.index()].iter();
-        self.pairs.iter().flatten().any(sends) || !up.all(DirectedLink::is_empty)
+        self.pairs.iter().flatten().any(sends)
+            || !up.all(DirectedLink::is_empty)
+            || self.hosts[Side::Far.index()].next_due().is_some()
     }
 
     // ---- datagrams ---------------------------------------------------------------------
@@ -492,6 +507,13 @@ impl Engine {
         {
             pair.is_changed = true;
             self.changed.push(id);
+        }
+    }
+
+    /// Delivers the packets that the host at `side` has processed by now.
+    fn deliver_due(&mut self, side: Side) {
+        while let Some(packet) = self.hosts[side.index()].take(self.clock) {
+            self.deliver(packet);
         }
     }
 
@@ -627,6 +649,8 @@ const LEAST_SEND_BUFFER: u64 = 256 << 10;
 /// The most bytes that a send buffer holds, as under `sluice exec`. A kernel's buffer holds little
 /// else than payload if segments are large.
 const LARGEST_SEND_BUFFER: u64 = sluice_exec::LARGEST_BUFFER;
+/// The fork of the randomness that the hosts have. Those of the links have the numbers of directions.
+const HOSTS: u64 = u64::MAX;
 /// The header of IPv6 is longer by 20 bytes.
 const IPV6_MORE: u32 = 20;
 /// The time for which an end that nobody uses waits for the other's FIN (Linux: `tcp_fin_timeout`).

@@ -24,7 +24,7 @@ fn config() -> Config {
 }
 
 fn engine(sets: &[(&str, &str)]) -> Engine {
-    Engine::new(&links(sets), config(), 1)
+    Engine::new(&links(sets), config(), HostDelay::ZERO, 1)
 }
 
 fn target(is_v6: bool, host: u32) -> Target {
@@ -135,7 +135,7 @@ fn the_handshake_takes_a_round_trip_and_the_far_end_is_asked_after_half() {
 #[test]
 fn a_path_of_two_links_has_the_delay_of_both() {
     let path = [links(&[("rtt", "100ms")]), links(&[("rtt", "60ms")])].concat();
-    let mut engine = Engine::new(&path, config(), 1);
+    let mut engine = Engine::new(&path, config(), HostDelay::ZERO, 1);
     let id = engine.open(&target(false, 7));
     // The round trip takes 160 ms: the first packet arrives after half of it, the answer after the
     // other half.
@@ -148,6 +148,31 @@ fn a_path_of_two_links_has_the_delay_of_both() {
     assert_eq!(engine.stage(id, Side::Near), Stage::Opening);
     engine.advance(ms(160), |_, _| {});
     assert_eq!(engine.stage(id, Side::Near), Stage::Open);
+}
+
+#[test]
+fn each_host_adds_its_delay() {
+    let mut trips = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let links = links(&[("rtt", "100ms")]);
+        let mut engine = Engine::new(&links, config(), HostDelay::TYPICAL, seed);
+        let id = engine.open(&target(false, 7));
+        while !engine.is_asking(id) {
+            engine.advance(engine.next_due().unwrap(), |_, _| {});
+        }
+        let half = engine.clock;
+        engine.accept(id);
+        while engine.stage(id, Side::Near) == Stage::Opening {
+            engine.advance(engine.next_due().unwrap(), |_, _| {});
+        }
+        // Half of the round trip, 100 us until the host is awake, and 50 us at most.
+        let (least, most) = (Span::from_us(50_100), Span::from_us(50_150));
+        for trip in [half.since(Time::ZERO), engine.clock.since(half)] {
+            assert!(trip >= least && trip <= most, "{trip:?}");
+        }
+        trips.insert(engine.clock);
+    }
+    assert_eq!(trips.len(), 20, "the jitter is random");
 }
 
 #[test]
