@@ -303,20 +303,15 @@ pub(crate) enum Closing {
 }
 
 impl Closing {
-    /// Waits until all files are closed, except for tables that can wait.
-    ///
-    /// # Errors
-    /// The tables can wait.
+    /// Waits until all files are closed.
     ///
     /// # Panics
     /// The thread that encodes has panicked.
-    pub fn join(self) -> Result<Written, Rest> {
+    pub fn join(self) -> Written {
         match self {
-            Closing::Done(written) => Ok(*written),
-            Closing::Apart(thread) => {
-                Ok(thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-            }
-            Closing::Later(rest) => Err(*rest),
+            Closing::Done(written) => *written,
+            Closing::Apart(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Closing::Later(rest) => rest.close(),
         }
     }
 }

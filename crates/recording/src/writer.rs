@@ -9,6 +9,7 @@ use sluice_core::record::PacketRecord;
 use sluice_core::{Rate, Time};
 
 use super::cell::Row;
+use super::encoder::Closing;
 use super::error::RecordError;
 use super::folder::{latest_end, prepare, read_run_file};
 use super::keep::Keep;
@@ -340,14 +341,15 @@ impl RunWriter {
         self.run.lost = end.lost;
         self.run.stopped = end.stopped;
         let measured = meters.map(|meters| meters.finish(&self.run));
-        let (memory, kept, failed) = match closing.join() {
-            Ok(written) => {
+        let (memory, kept, failed) = match closing {
+            Closing::Later(rest) => (Memory::of_rest(*rest), None, None),
+            closing => {
+                let written = closing.join();
                 let mut encoded = Encoded::of(written.tables);
                 self.run.tables.clone_from(&encoded.checksums);
                 let failed = encoded.failed.take();
                 (Memory::of_tables(encoded), written.kept, failed)
             }
-            Err(rest) => (Memory::of_rest(rest), None, None),
         };
         let reason = match (&failed, end.cut_short) {
             (Some(error), _) => Some(error.to_string()),

@@ -28,8 +28,8 @@ impl HostDelay {
     };
 
     /// About that of `sluice exec` with namespaces on a virtual machine. There, a byte and its answer
-    /// take 0.1 to 0.2 ms longer than the link's round trip of 1 ms or less, but 0.5 ms longer than one
-    /// of 5 ms or more (`docs/explanation/accuracy.md`).
+    /// take 0.2 ms longer than the link if its round trip is 1 ms or less, and 0.4 to 0.7 ms longer if it
+    /// is 5 ms or more (`docs/explanation/accuracy.md`).
     pub const TYPICAL: HostDelay = HostDelay {
         jitter: HOST_JITTER,
         waking: Span::from_us(100),
