@@ -165,7 +165,7 @@ fn each_host_adds_its_delay() {
         while engine.stage(id, Side::Near) == Stage::Opening {
             engine.advance(engine.next_due().unwrap(), |_, _| {});
         }
-        // Half of the round trip, 100 us until the host is awake, and 50 us at most.
+        // Half of the round trip, 100 us to wake up the host, and 50 us at most.
         let (least, most) = (Span::from_us(50_100), Span::from_us(50_150));
         for trip in [half.since(Time::ZERO), engine.clock.since(half)] {
             assert!(trip >= least && trip <= most, "{trip:?}");
