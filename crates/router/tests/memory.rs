@@ -5,9 +5,11 @@
 //! one at a time (`make test-live`).
 
 use std::collections::BTreeMap;
+use std::env;
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -231,6 +233,9 @@ fn four_full_queues_cost_another_bridge_nothing() {
     }
 }
 
+/// Set in the process of a test that needs one of its own.
+const ALONE: &str = "SLUICE_TEST_ALONE";
+
 /// The number of bytes in a line of `/proc/self/status`.
 fn own(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -242,6 +247,15 @@ fn own(name: &str) -> u64 {
 /// A pipe of `cake` takes some 130 KB (crates/ipfw/tests/budget.rs), so 300 000 sources ask for 39 GB.
 #[test]
 fn spoofed_sources_get_no_more_memory_than_a_router_may_give() {
+    // In a process of its own, because other tests take memory, too.
+    if env::var_os(ALONE).is_none() {
+        let test = "spoofed_sources_get_no_more_memory_than_a_router_may_give";
+        let mut alone = Command::new(env::current_exe().unwrap());
+        alone.args(["--exact", test, "--nocapture"]).env(ALONE, "1");
+        let status = alone.status().unwrap();
+        assert!(status.success(), "{status}");
+        return;
+    }
     let commands = "pipe 1 config bw 1Kbit/s\n\
                     sched 1 config pipe 1 mask src-ip 0xffffffff type cake\n\
                     queue 1 config sched 1\n\
@@ -260,8 +274,7 @@ fn spoofed_sources_get_no_more_memory_than_a_router_may_give() {
     let network = Network::with(commands, |settings| settings.engine.dynamic_bytes = budget);
     let (lost, status) = pings_lost_beside(network, 300_000, SHORT, 150_000);
     setrlimit(Resource::Data, usual).unwrap();
-    // The peak of the whole process, with the sender. Tests run in the order of their names, and those of many
-    // rules and states have later ones.
+    // The peak of the whole process, with the sender.
     let taken = own("VmHWM:");
     eprintln!(
         "{} packets, {lost} of 1000 pings lost, {} MiB taken of {}",
